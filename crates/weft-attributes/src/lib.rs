@@ -1,8 +1,8 @@
 //! The extended attributes by which programs ask a mounted volume about itself, and control it.
 //!
 //! The daemon, the program, the client library and the benchmark name them by [`Attribute`] alone.
-//! Their values have the types that each of them says. None is in a list of names, but that of named
-//! networks: so nobody copies them along.
+//! Their values have the types that each of them says. None is in a list of names, but that of
+//! named networks: so nobody copies them along.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,8 @@ pub enum Attribute<'a> {
     Lent,
     /// Of a file or directory: its digest, in hexadecimal.
     Digest,
-    /// Of anything: by what its directory lists it, in hexadecimal; of nearly every file its digest.
+    /// Of anything: by what its directory lists it, in hexadecimal; of nearly every file its
+    /// digest.
     ListedDigest,
     /// Of a directory: its first entries after this position, with their digests. There are no more
     /// where it is empty.
@@ -34,8 +35,8 @@ pub enum Attribute<'a> {
         /// The position; 0 before the first.
         after: u64,
     },
-    /// Of a transformation link: what it is made of. Of a directory: whoever sets it, behind a nonce,
-    /// has a link made there.
+    /// Of a transformation link: what it is made of. Of a directory: whoever sets it, behind a
+    /// nonce, has a link made there.
     Link,
     /// Of a transformation link: what is kept of what it gives.
     Memo,
@@ -99,8 +100,8 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// True if `name` is one that programs cannot set as they like, whether there is such an attribute or
-/// not.
+/// True if `name` is one that programs cannot set as they like, whether there is such an attribute
+/// or not.
 pub fn is_reserved(name: &[u8]) -> bool {
     name.starts_with(RESERVED)
 }

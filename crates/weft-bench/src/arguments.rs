@@ -2,18 +2,23 @@
 
 use std::path::PathBuf;
 
-/// Runs the same work in several directories, in turn, and prints rates and their ratios to the first
+/// Runs the same work in several directories, in turn, and prints rates and their ratios to the
+/// first
 #[derive(clap::Parser, Clone, Debug)]
 #[command(name = "weft-bench", version)]
 pub(crate) struct Arguments {
     /// Directories to compare; the first is what the others are compared to
     #[arg(value_name = "NAME=DIRECTORY")]
     pub(crate) directories: Vec<String>,
-    /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++, `networks`, which reads links in a volume and
-    /// pipelines elsewhere, `zerocopy`, which has programs read in place in a volume, and by copies elsewhere, `channels`, by which processes pass on bytes in a volume, and by pipes elsewhere, and those that hash everything at each close or ask for kept digests), or `list` to see them
+    /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++,
+    /// `networks`, which reads links in a volume and pipelines elsewhere, `zerocopy`, which has
+    /// programs read in place in a volume, and by copies elsewhere, `channels`, by which processes
+    /// pass on bytes in a volume, and by pipes elsewhere, and those that hash everything at each
+    /// close or ask for kept digests), or `list` to see them
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub(crate) work: Vec<String>,
-    /// Files in experiments that count files; several numbers, separated by commas, to see whether rates stay flat
+    /// Files in experiments that count files; several numbers, separated by commas, to see whether
+    /// rates stay flat
     #[arg(long, value_delimiter = ',', default_value = "20000")]
     pub(crate) count: Vec<usize>,
     /// MiB in experiments on one large file
@@ -28,23 +33,26 @@ pub(crate) struct Arguments {
     /// A directory with a source tree to pack where no archive is given
     #[arg(long, value_name = "DIR")]
     pub(crate) tree: Option<PathBuf>,
-    /// A shell command that makes a directory cold, such as unmounting and mounting it again, beside dropping
-    /// the kernel's caches
+    /// A shell command that makes a directory cold, such as unmounting and mounting it again,
+    /// beside dropping the kernel's caches
     #[arg(long, value_name = "NAME=COMMAND")]
     pub(crate) cold: Vec<String>,
     /// Runs this program on this processor
     #[arg(long, value_name = "NUMBER")]
     pub(crate) client_cpu: Option<usize>,
-    /// The daemon behind a directory, to tell where it ran and how much memory it took; Weft's own is found
+    /// The daemon behind a directory, to tell where it ran and how much memory it took; Weft's own
+    /// is found
     #[arg(long, value_name = "NAME=PID")]
     pub(crate) daemon_pid: Vec<String>,
     /// Writes all samples and the machine's facts to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Has this file in memory until the standard input ends: for `zerocopy`, which looks at the memory of those who do
+    /// Has this file in memory until the standard input ends: for `zerocopy`, which looks at the
+    /// memory of those who do
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) hold: Option<PathBuf>,
-    /// With it: closes the file meanwhile, and sees in the end that what is in memory has stayed as it was
+    /// With it: closes the file meanwhile, and sees in the end that what is in memory has stayed as
+    /// it was
     #[arg(long, requires = "hold", hide = true)]
     pub(crate) close: bool,
     /// Fills what the standard input is an end of: for `channels`

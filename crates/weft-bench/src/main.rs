@@ -1,8 +1,8 @@
 //! Benchmarks: the same work in several directories, interleaved, as ratios to the first.
 //!
-//! Directories are given mounted: no daemon is started here. Each experiment checks that its answers
-//! are right, since a wrong fast one is worth nothing. The program `weft` that some of them run is
-//! the one beside this program.
+//! Directories are given mounted: no daemon is started here. Each experiment checks that its
+//! answers are right, since a wrong fast one is worth nothing. The program `weft` that some of them
+//! run is the one beside this program.
 
 mod arguments;
 mod experiments;

@@ -32,10 +32,12 @@ impl Place {
         Ok(path)
     }
 
-    /// Moves a directory of it out of the way, if it is there; it is removed with everything else at the end.
+    /// Moves a directory of it out of the way, if it is there; it is removed with everything else
+    /// at the end.
     ///
-    /// Not at once: ext4 gives out no inode number again for some minutes after its file was removed, and
-    /// steps over each such number when it looks for a free one. Creating would be measured many times too slow.
+    /// Not at once: ext4 gives out no inode number again for some minutes after its file was
+    /// removed, and steps over each such number when it looks for a free one. Creating would be
+    /// measured many times too slow.
     pub(crate) fn retire(&self, name: &str) -> Result<()> {
         let retired = self.work.join("retired");
         std::fs::create_dir_all(&retired)?;

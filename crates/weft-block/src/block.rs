@@ -23,7 +23,8 @@ impl Block {
         Block { memory: Arc::new(memory) }
     }
 
-    /// The bytes that `owner` has, without copying them; it is dropped with the block. It is asked for them once.
+    /// The bytes that `owner` has, without copying them; it is dropped with the block. It is asked
+    /// for them once.
     pub fn of_owner<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Block {
         Block::of_memory(Memory::lent(owner))
     }

@@ -4,8 +4,8 @@ use crate::Block;
 use crate::memory::Memory;
 use std::ops::{Deref, DerefMut};
 
-/// Bytes to edit, owned by one. They lie together; if there are [`crate::ALIGNED_MIN`] or more, from a multiple of
-/// [`crate::ALIGNMENT`] on.
+/// Bytes to edit, owned by one. They lie together; if there are [`crate::ALIGNED_MIN`] or more,
+/// from a multiple of [`crate::ALIGNMENT`] on.
 #[derive(Debug, Default)]
 pub struct Buffer {
     memory: Memory,

@@ -1,6 +1,8 @@
-//! How many bytes were copied from one memory of this process into another: what passing by reference saves is to be seen.
+//! How many bytes were copied from one memory of this process into another: what passing by
+//! reference saves is to be seen.
 //!
-//! Buffers and ropes count what they copy; others who copy blocks' bytes say so ([`copied`]). Work that makes new bytes of old ones is no copy.
+//! Buffers and ropes count what they copy; others who copy blocks' bytes say so ([`copied`]). Work
+//! that makes new bytes of old ones is no copy.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};

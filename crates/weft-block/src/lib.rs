@@ -1,9 +1,10 @@
 //! Immutable buffers passed by reference.
 //!
-//! A [`Buffer`] is bytes that one owner edits; frozen, it is a block. A [`Block`] is bytes that nobody can edit once it
-//! exists; a [`Slice`] is part of a block; a
-//! [`Rope`] is a list of slices (the buffer aggregate of IO-Lite, Pai, Druschel and Zwaenepoel,
-//! OSDI 1999). Cloning any of them copies no bytes. Blocks may lie where other processes read them ([`shared`]). This crate knows no other crate of Weft.
+//! A [`Buffer`] is bytes that one owner edits; frozen, it is a block. A [`Block`] is bytes that
+//! nobody can edit once it exists; a [`Slice`] is part of a block; a [`Rope`] is a list of slices
+//! (the buffer aggregate of IO-Lite, Pai, Druschel and Zwaenepoel, OSDI 1999). Cloning any of them
+//! copies no bytes. Blocks may lie where other processes read them ([`shared`]). This crate knows
+//! no other crate of Weft.
 //!
 //! Invariant: no bytes reachable through a `Block`, `Slice` or `Rope` ever change.
 //!

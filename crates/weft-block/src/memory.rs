@@ -1,6 +1,7 @@
-//! What bytes lie in: among small objects if they are few, else in pages of their own, which start at a multiple of
-//! [`ALIGNMENT`] and come back to the pool when nobody has them any more; or what somebody else owns and lends. Long-lived blocks among small objects would leave
-//! gaps that nothing fits into.
+//! What bytes lie in: among small objects if they are few, else in pages of their own, which start
+//! at a multiple of [`ALIGNMENT`] and come back to the pool when nobody has them any more; or what
+//! somebody else owns and lends. Long-lived blocks among small objects would leave gaps that
+//! nothing fits into.
 
 use crate::pool;
 use memmap2::MmapMut;
@@ -8,10 +9,12 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Where memory of long buffers starts: at a multiple of this, so that devices read and write it without a copy.
+/// Where memory of long buffers starts: at a multiple of this, so that devices read and write it
+/// without a copy.
 pub const ALIGNMENT: usize = 4096;
 
-/// Bytes in a buffer from which on it has pages of its own; for shorter ones that would waste more than it helps.
+/// Bytes in a buffer from which on it has pages of its own; for shorter ones that would waste more
+/// than it helps.
 pub const ALIGNED_MIN: usize = 16 << 10;
 
 /// Some bytes, and room for more.
@@ -39,7 +42,8 @@ pub(crate) struct Mapped {
 /// Bytes of `owner`, as it told them once. Nobody edits them.
 pub(crate) struct Lent {
     bytes: NonNull<[u8]>,
-    /// Comes from a box, and goes back into it to be dropped: as long as it is in one, nobody else may have pointers into it.
+    /// Comes from a box, and goes back into it to be dropped: as long as it is in one, nobody else
+    /// may have pointers into it.
     owner: NonNull<dyn Send + Sync>,
 }
 
@@ -53,7 +57,8 @@ impl Lent {
         let owner = NonNull::from(Box::leak(Box::new(owner)));
         // SAFETY: it was just made, and nobody else knows of it.
         let bytes = unsafe { owner.as_ref() }.as_ref();
-        // They are borrowed from what nobody reaches from here on, neither to change nor to move it, before it is dropped.
+        // They are borrowed from what nobody reaches from here on, neither to change nor to move
+        // it, before it is dropped.
         Lent { bytes: NonNull::from(bytes), owner }
     }
 }
@@ -129,7 +134,8 @@ impl Memory {
         memory
     }
 
-    /// From the allocator, but from a multiple of [`ALIGNMENT`] on: where the system gives no more pages of their own.
+    /// From the allocator, but from a multiple of [`ALIGNMENT`] on: where the system gives no more
+    /// pages of their own.
     fn aligned(capacity: usize) -> Memory {
         let mut all: Vec<u8> = Vec::with_capacity(capacity + ALIGNMENT);
         let start = all.as_ptr().align_offset(ALIGNMENT);

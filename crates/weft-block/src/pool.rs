@@ -1,8 +1,9 @@
-//! Memory of blocks that are gone, kept for the next ones: memory fresh from the system costs a page fault for each
-//! page, which takes longer than filling it.
+//! Memory of blocks that are gone, kept for the next ones: memory fresh from the system costs a
+//! page fault for each page, which takes longer than filling it.
 //!
-//! One pool for the process, bounded, also together with the memory of the blocks that there are ([`bound`]) and of changes that lie
-//! elsewhere ([`leave_room`]); [`release`] gives all of it back.
+//! One pool for the process, bounded, also together with the memory of the blocks that there are
+//! ([`bound`]) and of changes that lie elsewhere ([`leave_room`]); [`release`] gives all of it
+//! back.
 
 use memmap2::{MmapMut, MmapOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +28,8 @@ struct Pool {
     cached_max: usize,
 }
 
-/// Bytes that the pool keeps, and those that it and changes may take, to be looked at without its lock.
+/// Bytes that the pool keeps, and those that it and changes may take, to be looked at without its
+/// lock.
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 static CHANGES_MAX: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// Bytes of changes that [`leave_room`] was told last.
@@ -38,7 +40,8 @@ impl Pool {
         Pool { spare: Vec::new(), bytes: 0, used: 0, held: 0, total_max: None, cached_max: 0 }
     }
 
-    /// Most bytes to be kept now. What is held lies in pages that are used, or not: the larger counts.
+    /// Most bytes to be kept now. What is held lies in pages that are used, or not: the larger
+    /// counts.
     fn most(&self) -> usize {
         let left = self.total_max.map_or(POOL_BYTES_MAX, |most| most.saturating_sub(self.used.max(self.held)));
         left.min(POOL_BYTES_MAX)
@@ -56,7 +59,8 @@ impl Pool {
         surplus
     }
 
-    /// Memory for `len` bytes that is not much too large. Only the last is looked at: blocks are mostly of one size.
+    /// Memory for `len` bytes that is not much too large. Only the last is looked at: blocks are
+    /// mostly of one size.
     fn take(&mut self, len: usize) -> Option<MmapMut> {
         let taken = self.spare.pop_if(|spare| (len..=2 * len).contains(&spare.len()))?;
         self.bytes -= taken.len();
@@ -109,8 +113,8 @@ pub(crate) fn keep(memory: MmapMut) {
     drop(surplus);
 }
 
-/// Keeps nothing beyond `changes_max` and `cached_max` bytes together, of memory that is kept, that blocks lie in, or that
-/// changes do; of several such bounds the highest holds.
+/// Keeps nothing beyond `changes_max` and `cached_max` bytes together, of memory that is kept, that
+/// blocks lie in, or that changes do; of several such bounds the highest holds.
 pub fn bound(changes_max: usize, cached_max: usize) {
     let mut pool = pool();
     pool.total_max = pool.total_max.max(Some(changes_max.saturating_add(cached_max)));
@@ -119,8 +123,8 @@ pub fn bound(changes_max: usize, cached_max: usize) {
     CHANGES_MAX.store(changes_max, Ordering::Relaxed);
 }
 
-/// There are so many bytes of `changes` now, most of which may be too short for pages of their own: gives back what is
-/// kept in place of them.
+/// There are so many bytes of `changes` now, most of which may be too short for pages of their own:
+/// gives back what is kept in place of them.
 pub fn leave_room(changes: usize) {
     CHANGES.store(changes, Ordering::Relaxed);
     let kept = KEPT.load(Ordering::Relaxed);
@@ -180,7 +184,8 @@ mod tests {
         assert_eq!((pool.used, pool.bytes), (0, 2 * len));
     }
 
-    /// Many short writes lie among small objects: they and what is kept are within the bound together.
+    /// Many short writes lie among small objects: they and what is kept are within the bound
+    /// together.
     #[test]
     #[cfg_attr(miri, ignore = "Miri does not know pages of their own")]
     fn what_is_kept_makes_room_for_changes_elsewhere() {

@@ -1,10 +1,14 @@
-//! Memory that other processes may map to read: blocks that lie in files without names (memfd_create(2)).
+//! Memory that other processes may map to read: blocks that lie in files without names
+//! (memfd_create(2)).
 //!
-//! A [`Pool`] is what one reader may see of; its blocks lie in arenas, each a file sealed so that nobody who is given it writes, shrinks or grows
-//! it (fcntl(2), `F_SEAL_FUTURE_WRITE`). This process wrote to it before, by a mapping that it keeps. An arena has places of one length; it
-//! lives as long as one of them is taken, and a place given up is taken again by what comes next to the same pool.
+//! A [`Pool`] is what one reader may see of; its blocks lie in arenas, each a file sealed so that
+//! nobody who is given it writes, shrinks or grows it (fcntl(2), `F_SEAL_FUTURE_WRITE`). This
+//! process wrote to it before, by a mapping that it keeps. An arena has places of one length; it
+//! lives as long as one of them is taken, and a place given up is taken again by what comes next to
+//! the same pool.
 //!
-//! Invariant: a place has one owner until it is frozen, and nobody writes to it from then on until the block is gone.
+//! Invariant: a place has one owner until it is frozen, and nobody writes to it from then on until
+//! the block is gone.
 
 use crate::Block;
 #[cfg(not(miri))]
@@ -134,7 +138,8 @@ impl Pool {
         self.place_bytes
     }
 
-    /// A place to fill; none if the budget is spent. `more_bytes` are expected to follow in others: what is taken from the system at once follows from that.
+    /// A place to fill; none if the budget is spent. `more_bytes` are expected to follow in others:
+    /// what is taken from the system at once follows from that.
     ///
     /// # Errors
     /// What the system says if it gives no memory.
@@ -210,8 +215,10 @@ pub struct Arena {
     budget: Arc<Budget>,
 }
 
-/// Places that nobody has, in the order in which they were given up. The first is taken first: what other processors have read of it left their caches the
-/// longest ago, and writing to it need not wait for them. With the last one taken first, a channel between two processors had a quarter of its rate.
+/// Places that nobody has, in the order in which they were given up. The first is taken first: what
+/// other processors have read of it left their caches the longest ago, and writing to it need not
+/// wait for them. With the last one taken first, a channel between two processors had a quarter of
+/// its rate.
 #[derive(Debug)]
 struct Free {
     places: VecDeque<usize>,
@@ -260,7 +267,8 @@ impl Arena {
         self.memory.file()
     }
 
-    /// From here on no place of it is taken again: somebody may read what is in them although nobody here has them any more.
+    /// From here on no place of it is taken again: somebody may read what is in them although
+    /// nobody here has them any more.
     pub fn retire(&self) {
         self.free().is_retired = true;
     }
@@ -314,15 +322,18 @@ impl Place {
 impl Deref for Place {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: the place lies in the arena's memory, which is mapped as long as the arena lives, and no two owners have the same index, as each
-        // comes from the list of free ones and goes back there only when it is dropped. Other processes cannot write to the file (see `seal`).
+        // SAFETY: the place lies in the arena's memory, which is mapped as long as the arena lives,
+        // and no two owners have the same index, as each comes from the list of free ones and goes
+        // back there only when it is dropped. Other processes cannot write to the file (see
+        // `seal`).
         unsafe { std::slice::from_raw_parts(self.start(), self.arena.place_bytes) }
     }
 }
 
 impl DerefMut for Place {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; and this borrows the only owner. What other processes see of it meanwhile is no business of this one's.
+        // SAFETY: as above; and this borrows the only owner. What other processes see of it
+        // meanwhile is no business of this one's.
         unsafe { std::slice::from_raw_parts_mut(self.start(), self.arena.place_bytes) }
     }
 }
@@ -345,7 +356,8 @@ impl AsRef<[u8]> for Frozen {
     }
 }
 
-/// The memory of an arena, and the file that it is. Where Miri looks, which knows no such files, it is from the allocator.
+/// The memory of an arena, and the file that it is. Where Miri looks, which knows no such files, it
+/// is from the allocator.
 #[derive(Debug)]
 struct Memory {
     #[cfg(not(miri))]
@@ -376,7 +388,8 @@ impl Memory {
         let file = nameless(len as u64)?;
         let mapped = MmapOptions::new().len(len).map_raw(&file)?;
         if len >= HUGE_PAGE {
-            // Large pages are mapped in a moment where others take as long as copying them. Most systems give none unless they are told to.
+            // Large pages are mapped in a moment where others take as long as copying them. Most
+            // systems give none unless they are told to.
             let _ = mapped.advise(memmap2::Advice::HugePage);
         }
         seal(&file)?;
@@ -395,8 +408,8 @@ impl Memory {
     }
 }
 
-/// A file of `len` zero bytes without a name, opened anew: the kernel does not count what memfd_create(2) returns, and then could not tell whether
-/// somebody else has it open.
+/// A file of `len` zero bytes without a name, opened anew: the kernel does not count what
+/// memfd_create(2) returns, and then could not tell whether somebody else has it open.
 #[cfg(not(miri))]
 fn nameless(len: u64) -> io::Result<File> {
     use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
@@ -411,7 +424,8 @@ fn nameless(len: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// From here on only mappings made before write to `file`, whoever has it opened; it keeps its length, and its seals.
+/// From here on only mappings made before write to `file`, whoever has it opened; it keeps its
+/// length, and its seals.
 #[cfg(not(miri))]
 fn seal(file: &File) -> io::Result<()> {
     use rustix::fs::{SealFlags, fcntl_add_seals};

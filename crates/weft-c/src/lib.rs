@@ -1,8 +1,10 @@
-//! libweft for C: what include/weft.h declares and documents. Each function checks what it can of what it is given, does the work of one call of `weft_client`
-//! or `weft_block`, and tells errors as C does. No panic gets out.
+//! libweft for C: what include/weft.h declares and documents. Each function checks what it can of
+//! what it is given, does the work of one call of `weft_client` or `weft_block`, and tells errors
+//! as C does. No panic gets out.
 //!
-//! Safety, of all functions: a pointer to a handle is NULL or came from the function that makes such ones and was not given up since; other pointers
-//! are NULL or point to as much as the header says; handles are used by the threads that the header allows.
+//! Safety, of all functions: a pointer to a handle is NULL or came from the function that makes
+//! such ones and was not given up since; other pointers are NULL or point to as much as the header
+//! says; handles are used by the threads that the header allows.
 
 mod channels;
 mod files;
@@ -13,7 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What `call` gives, with errors as errno.
 fn guarded<T>(call: impl FnOnce() -> io::Result<T>) -> Result<T, i32> {
-    // What a panic leaves behind is in a handle that the caller may still give up: nothing there needs more to be dropped.
+    // What a panic leaves behind is in a handle that the caller may still give up: nothing there
+    // needs more to be dropped.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result.map_err(|error| errno(&error)),
         Err(_) => Err(libc::EIO),

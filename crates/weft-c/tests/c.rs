@@ -1,4 +1,5 @@
-//! C compilers accept the header and the examples, and the programs do what they are for. Without compilers this fails: what C programs get would be unknown.
+//! C compilers accept the header and the examples, and the programs do what they are for. Without
+//! compilers this fails: what C programs get would be unknown.
 
 use std::fs;
 use std::path::{Path, PathBuf};

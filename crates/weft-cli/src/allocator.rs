@@ -6,9 +6,11 @@ use std::io::Error;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Options: free memory goes back after a second (jemalloc(3), "TUNING"), where somebody frees more then.
+/// Options: free memory goes back after a second (jemalloc(3), "TUNING"), where somebody frees more
+/// then.
 ///
-/// SAFETY: jemalloc reads a symbol of this name as a `const char *`; a reference to an array is a pointer, and the text ends with a NUL.
+/// SAFETY: jemalloc reads a symbol of this name as a `const char *`; a reference to an array is a
+/// pointer, and the text ends with a NUL.
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static OPTIONS: &[u8; 37] = b"dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 
@@ -16,8 +18,8 @@ static OPTIONS: &[u8; 37] = b"dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 /// more. They have the privileges that the caller has then.
 pub fn start_giving_back() -> Result<(), Error> {
     let mut on = true;
-    // SAFETY: the name ends with a NUL, and the value that it names is a `bool` (jemalloc(3)), which
-    // is read during the call; nothing is asked for.
+    // SAFETY: the name ends with a NUL, and the value that it names is a `bool` (jemalloc(3)),
+    // which is read during the call; nothing is asked for.
     let error = unsafe {
         tikv_jemalloc_sys::mallctl(
             c"background_thread".as_ptr(),

@@ -47,20 +47,23 @@ pub enum Command {
     Info(Info),
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
-    /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could not
-    /// be made. With --salvage: 0: all was brought. 1: something is missing, or nothing proves all of
-    /// it. 2: nothing was brought. 130 or 143: a signal ended it, and what was made is removed.
+    /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could
+    /// not be made. With --salvage: 0: all was brought. 1: something is missing, or nothing proves
+    /// all of it. 2: nothing was brought. 130 or 143: a signal ended it, and what was made is
+    /// removed.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it
     ///
-    /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are. 2: the
-    /// volume could not be read.
+    /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are. 2:
+    /// the volume could not be read.
     Scrub(Scrub),
     /// Write a volume anew with the other home for its blocks
     ///
-    /// Every block is verified on the way. The new volume is called NEW.unfinished until it is whole and on the disk; a signal that ends the conversion removes
-    /// it. Exit code 0: done. 1: the volume is damaged, what is damaged was told, and no new one was made. 2: it could not be done. 130 or 143: a signal ended it.
+    /// Every block is verified on the way. The new volume is called NEW.unfinished until it is
+    /// whole and on the disk; a signal that ends the conversion removes it. Exit code 0: done. 1:
+    /// the volume is damaged, what is damaged was told, and no new one was made. 2: it could not be
+    /// done. 130 or 143: a signal ended it.
     Convert(Convert),
     /// Bring a volume of an older format to the one that this program reads
     ///
@@ -70,97 +73,114 @@ pub enum Command {
     Upgrade(Upgrade),
     /// Copy a directory into a volume that is not mounted
     ///
-    /// Failures are named on standard error and counted, and the rest is copied. Files have their names in the volume only when they are whole. After
-    /// an interruption the same command goes on: files that are there with the same size, time of change and bytes stay. Exit code 0: all was copied. 1: what was
-    /// named was not, or not as it was. 2: it could not be done, or ended early. 130 or 143: a signal ended it; the second one ends it at once.
+    /// Failures are named on standard error and counted, and the rest is copied. Files have their
+    /// names in the volume only when they are whole. After an interruption the same command goes
+    /// on: files that are there with the same size, time of change and bytes stay. Exit code 0: all
+    /// was copied. 1: what was named was not, or not as it was. 2: it could not be done, or ended
+    /// early. 130 or 143: a signal ended it; the second one ends it at once.
     #[command(after_long_help = examples::IMPORT)]
     Import(Import),
     /// Copy from a volume that is not mounted into a new directory
     ///
-    /// Failures are named on standard error and counted, and the rest is copied. Files have their names only when they are whole and on the disk;
-    /// nothing that is there is replaced. Exit code 0: all was copied. 1: what was named was not, or not as it was. 2: it could not be done, or ended early,
-    /// as on a full disk. 130 or 143: a signal ended it; the second one ends it at once.
+    /// Failures are named on standard error and counted, and the rest is copied. Files have their
+    /// names only when they are whole and on the disk; nothing that is there is replaced. Exit code
+    /// 0: all was copied. 1: what was named was not, or not as it was. 2: it could not be done, or
+    /// ended early, as on a full disk. 130 or 143: a signal ended it; the second one ends it at
+    /// once.
     #[command(after_long_help = examples::EXPORT)]
     Export(Export),
     /// Print the digests of files and directories, or verify a list of them
     ///
-    /// A file's digest is BLAKE3 of its content, as b3sum prints it. A directory's covers the names in it with kinds,
-    /// permissions and digests of what they name; two directories of one digest are the same in that. Works on any
-    /// file system, and inside a volume that is not mounted. Exit code 0: all could be read, and all that was to be
-    /// verified is right. 1: something is damaged, or not what a list says. 2: something could not be read, and all else
-    /// is right.
+    /// A file's digest is BLAKE3 of its content, as b3sum prints it. A directory's covers the names
+    /// in it with kinds, permissions and digests of what they name; two directories of one digest
+    /// are the same in that. Works on any file system, and inside a volume that is not mounted.
+    /// Exit code 0: all could be read, and all that was to be verified is right. 1: something is
+    /// damaged, or not what a list says. 2: something could not be read, and all else is right.
     #[command(after_long_help = examples::DIGEST)]
     Digest(Digest),
     /// Tell where two trees differ: in names, kinds, permissions, contents
     ///
-    /// Prints a line for each difference, 'added' and 'deleted' as seen from FIRST. Exit code 0: there is none. 1: there are.
-    /// 2: one could not be read.
+    /// Prints a line for each difference, 'added' and 'deleted' as seen from FIRST. Exit code 0:
+    /// there is none. 1: there are. 2: one could not be read.
     #[command(after_long_help = examples::DIFF)]
     Diff(Diff),
-    /// Print a proof that a directory holds something with its digest, for whoever knows the directory's digest alone
+    /// Print a proof that a directory holds something with its digest, for whoever knows the
+    /// directory's digest alone
     Prove(Prove),
     /// Verify a proof that 'weft prove' printed
     ///
-    /// Tells the digest of the directory it is about, and what that holds. Exit code 0: it is a proof, of what --root
-    /// and --file say if they are given. 1: it is not. 2: a file could not be read.
+    /// Tells the digest of the directory it is about, and what that holds. Exit code 0: it is a
+    /// proof, of what --root and --file say if they are given. 1: it is not. 2: a file could not be
+    /// read.
     VerifyProof(VerifyProof),
     /// List a volume's commits with the digests of the trees they left, the last first
     ///
-    /// Each commit names the one before it by its digest. Exit code 0: all that are listed do. 1: one does not.
+    /// Each commit names the one before it by its digest. Exit code 0: all that are listed do. 1:
+    /// one does not.
     Log(Log),
     /// Make a pair of keys to sign with; they are minisign's
     Keygen(Keygen),
     /// Sign a volume's last commit, and with it all that the volume holds
     ///
-    /// Writes what is signed to a file and the signature beside it, with the ending .minisig; 'minisign -V' verifies them, too.
-    /// Exit code 0: it is signed. 1: the volume is damaged. 2: it could not be signed.
+    /// Writes what is signed to a file and the signature beside it, with the ending .minisig;
+    /// 'minisign -V' verifies them, too. Exit code 0: it is signed. 1: the volume is damaged. 2: it
+    /// could not be signed.
     #[command(after_long_help = examples::SIGN)]
     Sign(Sign),
     /// Verify what 'weft sign' wrote, and that a volume holds exactly that
     ///
-    /// Without --read the digests that the volume keeps are compared, and content is not read. Exit code 0: all is so. 1: it
-    /// was not signed with this key, or the volume holds something else or is damaged. 2: it could not be verified.
+    /// Without --read the digests that the volume keeps are compared, and content is not read. Exit
+    /// code 0: all is so. 1: it was not signed with this key, or the volume holds something else or
+    /// is damaged. 2: it could not be verified.
     Verify(Verify),
     /// Tell the counters and cache hit rates of a volume that is mounted or served
     ///
-    /// Any user is told those of a mount, without other users' parts; only its user those of a server.
+    /// Any user is told those of a mount, without other users' parts; only its user those of a
+    /// server.
     #[command(after_long_help = examples::STATS)]
     Stats(Stats),
     /// List the volumes that daemons of this user have mounted or serve, a line each
     ///
-    /// Each daemon is asked over its control socket, and waited for two seconds at most. Exit code 0: all
-    /// answered. 1: one did not, or the control sockets cannot be looked at.
+    /// Each daemon is asked over its control socket, and waited for two seconds at most. Exit code
+    /// 0: all answered. 1: one did not, or the control sockets cannot be looked at.
     #[command(after_long_help = examples::STATUS)]
     Status(Status),
     /// Have a volume that is mounted or served commit all changes now
     ///
-    /// Returns once they are durable. Without the right to ask the daemon for a commit, changes of a mount
-    /// become durable as by fsync. Exit code 0: they are durable. 1: they are not, or nobody can tell.
+    /// Returns once they are durable. Without the right to ask the daemon for a commit, changes of
+    /// a mount become durable as by fsync. Exit code 0: they are durable. 1: they are not, or
+    /// nobody can tell.
     #[command(after_long_help = examples::SYNC)]
     Sync(Sync),
-    /// Make a transformation link: a file whose content is what a network of stages makes of other files
+    /// Make a transformation link: a file whose content is what a network of stages makes of other
+    /// files
     ///
-    /// It follows its targets as they change, and is as readable as they are. It can be written where each stage can be undone: at once if each keeps
-    /// every byte in its place, else as a whole when the writer closes it. Works in a mounted volume, and with VOLUME:PATH in one that is not.
+    /// It follows its targets as they change, and is as readable as they are. It can be written
+    /// where each stage can be undone: at once if each keeps every byte in its place, else as a
+    /// whole when the writer closes it. Works in a mounted volume, and with VOLUME:PATH in one that
+    /// is not.
     #[command(after_long_help = examples::LINK)]
     Link(Link),
     /// Transform bytes by a network of stages
     ///
-    /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head -100'; 'weft stages' lists them. They run in this
-    /// process and share memory from one to the next. Exit code 0: all was written. 1: otherwise. 2: the network is wrong.
+    /// A network is stages with arguments, joined by '|', such as 'zstd -d | grep ERROR | head
+    /// -100'; 'weft stages' lists them. They run in this process and share memory from one to the
+    /// next. Exit code 0: all was written. 1: otherwise. 2: the network is wrong.
     #[command(after_long_help = examples::RUN)]
     Run(Run),
     /// Join stages of networks and ordinary commands, such as 'permute "mountainsunlight" | wc'
     ///
-    /// Stages run in this process and hand bytes on by reference; commands that are no stages can stand before and after them, and run in a shell. 'cat FILE...' at
-    /// the beginning names files to read. Exit code 0: all went well. 1: something failed, which is told.
+    /// Stages run in this process and hand bytes on by reference; commands that are no stages can
+    /// stand before and after them, and run in a shell. 'cat FILE...' at the beginning names files
+    /// to read. Exit code 0: all went well. 1: something failed, which is told.
     Pipe(Pipe),
     /// Print files one after the other, as cat(1) does
     Cat(Cat),
     /// Print lines in which an expression finds something, as grep(1) does
     ///
-    /// Expressions are those of the regex crate, much as grep -E has them, and mean UTF-8. Exit code 0: something was found. 1: nothing was. 2: a file
-    /// could not be read, or the expression makes no sense.
+    /// Expressions are those of the regex crate, much as grep -E has them, and mean UTF-8. Exit
+    /// code 0: something was found. 1: nothing was. 2: a file could not be read, or the expression
+    /// makes no sense.
     #[command(disable_help_flag = true)]
     Grep(Grep),
     /// Count lines, words and bytes, as wc(1) does
@@ -171,10 +191,12 @@ pub enum Command {
     Sum(Sum),
     /// Print all orders of the words of a text, one after the other, without anything between
     Permute(Permute),
-    /// Name networks, in a volume, for use in others as '@name'; or push them onto files that are in use
+    /// Name networks, in a volume, for use in others as '@name'; or push them onto files that are
+    /// in use
     ///
-    /// A link is made of what the names stand for then; defining one anew changes no link. Works in a mounted volume, and in one that is not. What is pushed
-    /// stands between a file and those who use it until it is popped, or the volume is unmounted.
+    /// A link is made of what the names stand for then; defining one anew changes no link. Works in
+    /// a mounted volume, and in one that is not. What is pushed stands between a file and those who
+    /// use it until it is popped, or the volume is unmounted.
     #[command(subcommand, after_long_help = examples::NET)]
     Net(Net),
     /// List the stages that networks are made of, or tell exactly what one does
@@ -203,38 +225,44 @@ pub struct Link {
     /// What is done to bytes that are written through it, instead of what undoes each stage
     #[arg(long, value_name = "NETWORK", conflicts_with_all = ["show", "members"])]
     pub write: Option<String>,
-    /// Make a view of a directory instead: whatever is in it is seen transformed, at any depth, as it is at the time
+    /// Make a view of a directory instead: whatever is in it is seen transformed, at any depth, as
+    /// it is at the time
     #[arg(long, conflicts_with = "show")]
     pub dir: bool,
-    /// Make a view of an archive instead: its members are seen as files, read where they lie, transformed if there is a network. tar, and zip by
-    /// its usual methods; of what is compressed as a whole, make a link that decompresses it, and a view of that
+    /// Make a view of an archive instead: its members are seen as files, read where they lie,
+    /// transformed if there is a network. tar, and zip by its usual methods; of what is compressed
+    /// as a whole, make a link that decompresses it, and a view of that
     #[arg(long, conflicts_with_all = ["show", "dir"])]
     pub members: bool,
     /// With --dir: how files are called, as a rule of sed, such as 's/\.gz$//'
     #[arg(long, requires = "dir", conflicts_with = "members", value_name = "RULE")]
     pub rename: Option<String>,
-    /// With --dir: transform only files in whose names this regular expression finds something; others are as they are
+    /// With --dir: transform only files in whose names this regular expression finds something;
+    /// others are as they are
     #[arg(long, requires = "dir", conflicts_with = "members", value_name = "REGEX")]
     pub only: Option<String>,
     /// Whether what it gives is kept, so that it is computed once
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub memo: OnOff,
-    /// Leave its length open, 0 for whoever asks, until somebody has read it to its end, if nothing tells it before: listing it then computes nothing.
-    /// Programs read it as they read files of /proc
+    /// Leave its length open, 0 for whoever asks, until somebody has read it to its end, if nothing
+    /// tells it before: listing it then computes nothing. Programs read it as they read files of
+    /// /proc
     #[arg(long, conflicts_with_all = ["show", "members"])]
     pub lazy: bool,
-    /// Have programs read it past what the kernel keeps of files: faster for those that read much at once, slower for those that read little at a time, or the
-    /// same again
+    /// Have programs read it past what the kernel keeps of files: faster for those that read much
+    /// at once, slower for those that read little at a time, or the same again
     #[arg(long, conflicts_with_all = ["show", "members"])]
     pub direct: bool,
-    /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are one
+    /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are
+    /// one
     #[arg(long, conflicts_with = "show")]
     pub no_fuse: bool,
     /// Tell what a link is made of, and of each of its stages what it keeps and what undoes it
     #[arg(long, conflicts_with_all = ["network", "memo"])]
     pub show: bool,
-    /// Confirm links of yours that run code ('exec', 'wasm', 'library') and were made by a Weft that let programs make such links
-    /// which restored attributes: until then they run nothing. Look at them with --show before
+    /// Confirm links of yours that run code ('exec', 'wasm', 'library') and were made by a Weft
+    /// that let programs make such links which restored attributes: until then they run nothing.
+    /// Look at them with --show before
     #[arg(long, conflicts_with_all = ["network", "memo", "show", "write", "dir", "members", "lazy", "direct", "no_fuse"])]
     pub trust: bool,
     /// With --show: as JSON
@@ -279,13 +307,16 @@ pub struct Run {
     /// What undoes the network instead, if all of its stages can be undone
     #[arg(long)]
     pub inverse: bool,
-    /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are one
+    /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are
+    /// one
     #[arg(long)]
     pub no_fuse: bool,
-    /// Tell what the network is instead of running it: each stage, whether it keeps length and places, what undoes it
+    /// Tell what the network is instead of running it: each stage, whether it keeps length and
+    /// places, what undoes it
     #[arg(long)]
     pub show: bool,
-    /// The directory of the keys that stages name (encrypt and decrypt), as files of age-keygen that nobody else may read
+    /// The directory of the keys that stages name (encrypt and decrypt), as files of age-keygen
+    /// that nobody else may read
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
     /// Files to read one after the other instead of the standard input; '-' stands for that
@@ -323,9 +354,11 @@ pub enum Net {
     },
     /// Put a network between a file of a mounted volume and those who use it
     ///
-    /// By its path: for everybody who uses it by this mount, also those who have it open; as its owner, or root. With --fd: for those alone who share that open
-    /// file, from then on past the page cache; the volume must be mounted with --opens, or have links that want that, and the network must leave the length
-    /// as it is. What is written goes back through what undoes the network, if that can be.
+    /// By its path: for everybody who uses it by this mount, also those who have it open; as its
+    /// owner, or root. With --fd: for those alone who share that open file, from then on past the
+    /// page cache; the volume must be mounted with --opens, or have links that want that, and the
+    /// network must leave the length as it is. What is written goes back through what undoes the
+    /// network, if that can be.
     Push {
         #[command(flatten)]
         file: OpenFile,
@@ -392,8 +425,8 @@ pub enum Blocks {
 
 #[derive(Args)]
 pub struct Digest {
-    /// Files and directories, or VOLUME[:PATH] for what lies in a volume that is not mounted. With --check: lists, or -
-    /// for standard input
+    /// Files and directories, or VOLUME[:PATH] for what lies in a volume that is not mounted. With
+    /// --check: lists, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// Verify what these lists name, as this command or b3sum printed them; a list without digests
@@ -532,16 +565,18 @@ fn layout(text: &str) -> Result<Layout, String> {
 
 #[derive(Args)]
 pub struct Init {
-    /// The volume to make: nothing, or an empty directory, may be there; or postgres://[USER@][HOST][:PORT]/DATABASE[?schema=NAME]
+    /// The volume to make: nothing, or an empty directory, may be there; or
+    /// postgres://[USER@][HOST][:PORT]/DATABASE[?schema=NAME]
     pub volume: PathBuf,
     /// Where blocks lie [default: segments, or the database for a volume in PostgreSQL]
     #[arg(long, value_enum)]
     pub blocks: Option<Blocks>,
     /// Tables that blocks lie in, in PostgreSQL: single, per-file, or hybrid[=SIZE]
     ///
-    /// single: one table for all. per-file: each file's blocks in a table of its own, which goes with the file. hybrid: the same for what
-    /// lies past the first SIZE bytes of a file (1M if not said). One commit uses tables of at most 256 files; what others write in it
-    /// lies in the common table.
+    /// single: one table for all. per-file: each file's blocks in a table of its own, which goes
+    /// with the file. hybrid: the same for what lies past the first SIZE bytes of a file (1M if not
+    /// said). One commit uses tables of at most 256 files; what others write in it lies in the
+    /// common table.
     #[arg(long, value_parser = layout, default_value = "single", value_name = "LAYOUT")]
     pub layout: Layout,
     /// Bytes in a block: a power of two from 4K to 4M
@@ -582,36 +617,41 @@ pub struct Mount {
     pub foreground: bool,
     #[command(flatten)]
     pub open: Open,
-    /// How requests come: auto (over io_uring where the kernel offers that) or device (over /dev/fuse)
+    /// How requests come: auto (over io_uring where the kernel offers that) or device (over
+    /// /dev/fuse)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub transport: String,
-    /// Where the thread runs that serves the device: follow (on the processor of the program it serves), free, or a
-    /// processor's number
+    /// Where the thread runs that serves the device: follow (on the processor of the program it
+    /// serves), free, or a processor's number
     #[arg(long, value_name = "WHERE", default_value = "follow")]
     pub placement: String,
-    /// Let the kernel keep what programs write until the file is closed or synced: small writes get several times
-    /// faster, a full disk may show only at close or fsync, and what a crash leaves of open files may be older than
-    /// the rest of the tree
+    /// Let the kernel keep what programs write until the file is closed or synced: small writes get
+    /// several times faster, a full disk may show only at close or fsync, and what a crash leaves
+    /// of open files may be older than the rest of the tree
     #[arg(long)]
     pub writeback: bool,
-    /// While requests come, keep idle processors from sleeping (Linux PM QoS; as root only): much faster on virtual
-    /// machines, at the price of power
+    /// While requests come, keep idle processors from sleeping (Linux PM QoS; as root only): much
+    /// faster on virtual machines, at the price of power
     #[arg(long)]
     pub keep_awake: bool,
-    /// Serve with the ordinary scheduling policy. Otherwise, while requests come fast, the threads that serve take the
-    /// idle policy (as root, or with CAP_SYS_NICE), so that the kernel leaves programs where they are served: much
-    /// faster where processors are slow to wake
+    /// Serve with the ordinary scheduling policy. Otherwise, while requests come fast, the threads
+    /// that serve take the idle policy (as root, or with CAP_SYS_NICE), so that the kernel leaves
+    /// programs where they are served: much faster where processors are slow to wake
     #[arg(long)]
     pub no_idle_policy: bool,
-    /// Have the kernel tell of each open and close, which costs requests, even if no link of the volume wants that (one with --lazy, one that is
-    /// written as a whole, or one that not everybody may read): for 'weft net push --fd', and for such links to be made without mounting again
+    /// Have the kernel tell of each open and close, which costs requests, even if no link of the
+    /// volume wants that (one with --lazy, one that is written as a whole, or one that not
+    /// everybody may read): for 'weft net push --fd', and for such links to be made without
+    /// mounting again
     #[arg(long)]
     pub opens: bool,
-    /// Forget that links of the volume wanted the kernel to tell of opens: for one whose links no longer do
+    /// Forget that links of the volume wanted the kernel to tell of opens: for one whose links no
+    /// longer do
     #[arg(long, conflicts_with = "opens")]
     pub no_opens: bool,
-    /// Most bytes of memory that programs map to read blocks in place (weft cat, grep, wc and pipe, and those that use libweft); 0: none (default: an
-    /// eighth of the memory). It is taken when they ask
+    /// Most bytes of memory that programs map to read blocks in place (weft cat, grep, wc and pipe,
+    /// and those that use libweft); 0: none (default: an eighth of the memory). It is taken when
+    /// they ask
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub shared_memory: Option<u64>,
     /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
@@ -619,8 +659,8 @@ pub struct Mount {
     pub nfs: Option<SocketAddr>,
     #[command(flatten)]
     pub served: Served,
-    /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in PostgreSQL a file in /var/log/weft, or of
-    /// an ordinary user in ~/.local/state/weft)
+    /// Write messages to this file (default: weft.log in the volume, or VOLUME.log; for a volume in
+    /// PostgreSQL a file in /var/log/weft, or of an ordinary user in ~/.local/state/weft)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
 }
@@ -638,8 +678,9 @@ pub struct Open {
     /// Without this the volume is refused and nothing is changed
     #[arg(long)]
     pub accept_loss: bool,
-    /// Longest time in seconds between a change and when it survives anything: by a commit, or, where programs call fsync, in the intent log, of which commits
-    /// then follow within ten seconds
+    /// Longest time in seconds between a change and when it survives anything: by a commit, or,
+    /// where programs call fsync, in the intent log, of which commits then follow within ten
+    /// seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub commit_interval: f64,
     /// Most bytes of changes kept in memory
@@ -648,28 +689,31 @@ pub struct Open {
     /// Most bytes of cached inodes and names
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "256M")]
     pub metadata_cache: u64,
-    /// Most bytes of cached blocks; 0 switches the cache off (default: 64M below a mount, where the kernel keeps what is
-    /// read and written; for 'weft serve' a quarter of the memory)
+    /// Most bytes of cached blocks; 0 switches the cache off (default: 64M below a mount, where the
+    /// kernel keeps what is read and written; for 'weft serve' a quarter of the memory)
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub block_cache: Option<u64>,
-    /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0
-    /// switches it off (default: 8M, in PostgreSQL 16M)
+    /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of
+    /// the block cache; 0 switches it off (default: 8M, in PostgreSQL 16M)
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub read_ahead: Option<u64>,
-    /// Most bytes kept, in the volume, of what transformation links gave, also while it is not mounted; 0 keeps nothing
+    /// Most bytes kept, in the volume, of what transformation links gave, also while it is not
+    /// mounted; 0 keeps nothing
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]
     pub memo: u64,
     /// Most bytes in temporary files of the networks of one user's links (sort, tac, tail, zip,
-    /// encrypt and joins keep there what does not fit in memory), half of them of one network. Those
-    /// of all users take a quarter of what is free where they are (TMPDIR, else /tmp), which is the
-    /// only bound for the user who mounts the volume
+    /// encrypt and joins keep there what does not fit in memory), half of them of one network.
+    /// Those of all users take a quarter of what is free where they are (TMPDIR, else /tmp), which
+    /// is the only bound for the user who mounts the volume
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "2G")]
     pub temporary: u64,
-    /// The directory of the keys that links may name (the stages encrypt and decrypt), as files of age-keygen that nobody else may read. Links that use
-    /// them are for the user who mounts the volume, and for the super-user
+    /// The directory of the keys that links may name (the stages encrypt and decrypt), as files of
+    /// age-keygen that nobody else may read. Links that use them are for the user who mounts the
+    /// volume, and for the super-user
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
-    /// Whose transformation links may run code that their maker brings (the stages exec, wasm and library)
+    /// Whose transformation links may run code that their maker brings (the stages exec, wasm and
+    /// library)
     #[arg(long, value_name = "WHOSE", default_value = "root")]
     pub exported_stages: Whose,
     /// Keep all privileges and system calls that the daemon is started with, and let debuggers in.
@@ -695,8 +739,9 @@ pub struct Open {
     /// not given
     #[arg(long, value_name = "SECONDS")]
     pub patience: Option<u64>,
-    /// In PostgreSQL: keep blocks that are read and written in a file of this directory, too, on a disk of this machine, from one mount to the next. What is in
-    /// it is not encrypted, and none of it is needed
+    /// In PostgreSQL: keep blocks that are read and written in a file of this directory, too, on a
+    /// disk of this machine, from one mount to the next. What is in it is not encrypted, and none
+    /// of it is needed
     #[arg(long, value_name = "DIR")]
     pub disk_cache: Option<PathBuf>,
     /// Most bytes that the disk cache takes; 10G if not given

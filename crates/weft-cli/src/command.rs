@@ -100,7 +100,8 @@ impl Command {
             | Command::Import(_)
             | Command::Log(_)
             | Command::Scrub(_) => true,
-            // Those of `export` are the user's, and get the permissions that they have in the volume.
+            // Those of `export` are the user's, and get the permissions that they have in the
+            // volume.
             _ => false,
         }
     }

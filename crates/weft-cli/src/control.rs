@@ -1,5 +1,5 @@
-//! Orders to the daemon of a mounted volume: attributes that it takes from those alone who show that
-//! they mean it ([`weft_vfs::Nonces`]).
+//! Orders to the daemon of a mounted volume: attributes that it takes from those alone who show
+//! that they mean it ([`weft_vfs::Nonces`]).
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;

@@ -37,8 +37,9 @@ struct Starting {
     pipe: PipeWriter,
 }
 
-/// Has a daemon `start`, in the background or in the `foreground`, and `serve` what that gave until it ends. In the background messages
-/// go to its `log`, and who started it waits until it serves, and is told if it does not.
+/// Has a daemon `start`, in the background or in the `foreground`, and `serve` what that gave until
+/// it ends. In the background messages go to its `log`, and who started it waits until it serves,
+/// and is told if it does not.
 pub fn run<T>(
     foreground: bool,
     start: impl FnOnce(&Daemon) -> Result<T>,
@@ -98,12 +99,14 @@ impl Daemon {
         Ok(Daemon { signals: Signals::take(hang_up)?, place })
     }
 
-    /// From now on a signal does not end the process any more, but does what [`Daemon::on_signal`] will say.
+    /// From now on a signal does not end the process any more, but does what [`Daemon::on_signal`]
+    /// will say.
     pub fn hold_signals(&self) {
         self.signals.hold();
     }
 
-    /// What a signal that asks for an end does, one that came since [`Daemon::hold_signals`] included.
+    /// What a signal that asks for an end does, one that came since [`Daemon::hold_signals`]
+    /// included.
     pub fn on_signal(&self, end: impl Fn() + Send + 'static) {
         self.signals.on(Box::new(end));
     }
@@ -115,8 +118,8 @@ impl Daemon {
     }
 }
 
-/// Splits off a daemon. Must be called before any thread is started or database opened: neither survives
-/// a fork. The front process waits until the daemon serves or fails.
+/// Splits off a daemon. Must be called before any thread is started or database opened: neither
+/// survives a fork. The front process waits until the daemon serves or fails.
 fn split() -> Result<Side> {
     let (read, write) = std::io::pipe().context("cannot make a pipe")?;
     let front = getpid();
@@ -137,7 +140,8 @@ fn split() -> Result<Side> {
     }
 }
 
-/// Has this process told to end if `front` is ended while it waits: nobody wants what it would serve then.
+/// Has this process told to end if `front` is ended while it waits: nobody wants what it would
+/// serve then.
 fn end_with(front: Pid) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM)).context("cannot watch who started the daemon")?;
     if getppid() != Some(front) {
@@ -146,11 +150,12 @@ fn end_with(front: Pid) -> Result<()> {
     Ok(())
 }
 
-/// Closes what the program was started with beyond the standard descriptors: a daemon that kept a script's lock
-/// or pipe open would make others wait for it as long as it lives.
+/// Closes what the program was started with beyond the standard descriptors: a daemon that kept a
+/// script's lock or pipe open would make others wait for it as long as it lives.
 fn close_all_but(pipe: &PipeWriter) {
     let Ok(kept) = u32::try_from(pipe.as_raw_fd()) else { return };
-    // SAFETY: nothing in this process owns a descriptor above 2 yet, except the pipe, which is left open.
+    // SAFETY: nothing in this process owns a descriptor above 2 yet, except the pipe, which is left
+    // open.
     unsafe {
         if kept > 3 {
             libc::close_range(3, kept - 1, 0);

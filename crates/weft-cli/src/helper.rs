@@ -66,8 +66,8 @@ pub fn helper(words: &[OsString], caller: Uid) -> Helper {
     Helper::Arguments(arguments)
 }
 
-/// The arguments of `weft` for the `words` of an umount helper. Force is what is done anyway: nothing
-/// waits beyond a time for a daemon that does not answer.
+/// The arguments of `weft` for the `words` of an umount helper. Force is what is done anyway:
+/// nothing waits beyond a time for a daemon that does not answer.
 fn unmounting(words: &[OsString]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["weft".into(), "umount".into()];
     let mut places = Vec::new();

@@ -1,4 +1,5 @@
-//! What programs and networks read: files where their bytes lie, if a daemon lends them, and anything else as ever.
+//! What programs and networks read: files where their bytes lie, if a daemon lends them, and
+//! anything else as ever.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;

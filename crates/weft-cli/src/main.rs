@@ -96,14 +96,14 @@ fn outlive_limits() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Has all files that this process makes be its user's alone, whoever makes them: SQLite, a library,
-/// or code that forgets to say so.
+/// Has all files that this process makes be its user's alone, whoever makes them: SQLite, a
+/// library, or code that forgets to say so.
 fn close_new_files() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Who prints for `head` ends when `head` has seen enough, as programs do that leave the signal as it is. Rust ignores
-/// it, and printing then panics.
+/// Who prints for `head` ends when `head` has seen enough, as programs do that leave the signal as
+/// it is. Rust ignores it, and printing then panics.
 fn end_with_the_reader() {
     // SAFETY: no handler is installed, and no other thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

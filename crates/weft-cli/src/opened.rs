@@ -52,7 +52,8 @@ impl Opened {
                 .chain(&replaceable)
                 .for_each(|line| tracing::warn!("{}", filled(line)));
         }
-        // Looked for before: to close a file of an open volume would drop the locks that SQLite has.
+        // Looked for before: to close a file of an open volume would drop the locks that SQLite
+        // has.
         let note = if options.read_only { location.note(false) } else { None };
         let volume = if options.read_only { location.open_to_read(hold) } else { location.open(hold) };
         let volume = volume.with_context(context)?;
@@ -89,7 +90,8 @@ impl Opened {
         Ok(Opened { vfs, store: volume.store, layout: volume.layout, location, read_only })
     }
 
-    /// Where a daemon in the background writes its messages: to `asked`, or to a file near the volume, or to one that is named for `what` it serves.
+    /// Where a daemon in the background writes its messages: to `asked`, or to a file near the
+    /// volume, or to one that is named for `what` it serves.
     pub fn log(&self, asked: Option<&Path>, what: &Path) -> Result<Log> {
         let Some(layout) = self.layout.as_ref().filter(|_| asked.is_none()) else {
             let path = asked.map_or_else(|| log_of(what), |log| Ok(log.into()))?;
@@ -103,9 +105,10 @@ impl Opened {
         Ok(Log { path })
     }
 
-    /// Leaves the volume once it is another daemon's, or not what this one committed any more; first `end` ends what is served. That stays, dead:
-    /// whoever uses it is told, and neither reads what is not true any more nor writes into a directory below a mount. If another daemon took it, this one begins
-    /// anew and waits for it; else a person must look.
+    /// Leaves the volume once it is another daemon's, or not what this one committed any more;
+    /// first `end` ends what is served. That stays, dead: whoever uses it is told, and neither
+    /// reads what is not true any more nor writes into a directory below a mount. If another daemon
+    /// took it, this one begins anew and waits for it; else a person must look.
     pub fn leave_when_lost(&self, daemon: &Daemon, end: impl Fn() + Send + 'static) -> Result<()> {
         if self.layout.is_some() {
             return Ok(());

@@ -1,8 +1,8 @@
 //! The user who mounted what root works on.
 //!
-//! The kernel lets nobody but that user into a FUSE file system, root neither, unless it was mounted
-//! with `allow_other`; and its daemon may answer what it likes. So root asks as that user, and
-//! believes the answer as far as that user could have done the same.
+//! The kernel lets nobody but that user into a FUSE file system, root neither, unless it was
+//! mounted with `allow_other`; and its daemon may answer what it likes. So root asks as that user,
+//! and believes the answer as far as that user could have done the same.
 
 use crate::command::mounted;
 use anyhow::{Context, Result, bail};

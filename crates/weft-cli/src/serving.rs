@@ -186,7 +186,8 @@ impl Served {
     }
 }
 
-/// Bytes of memory that this process may use: the machine's, or what its control group leaves of that.
+/// Bytes of memory that this process may use: the machine's, or what its control group leaves of
+/// that.
 pub fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     let machine = machine.totalram.saturating_mul(u64::from(machine.mem_unit));
@@ -206,7 +207,8 @@ pub fn start_nfs(vfs: Arc<Vfs>, options: weft_nfs::Options) -> Result<Server> {
     Ok(Server::start(vfs, options)?)
 }
 
-/// Lets this process have as many descriptors as it may: each connection takes one, and so does memory that is lent.
+/// Lets this process have as many descriptors as it may: each connection takes one, and so does
+/// memory that is lent.
 pub fn allow_connections() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -36,7 +36,8 @@ struct PidfdInfo {
 const PIDFD_GET_INFO: libc::Ioctl = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
 /// `PIDFD_INFO_EXIT`.
 const EXIT: u64 = 1 << 3;
-/// Longest wait for the parent of an ended process to take note. An init does so at once, but a container may have none.
+/// Longest wait for the parent of an ended process to take note. An init does so at once, but a
+/// container may have none.
 const REAPED_NANOSECONDS_MAX: i64 = 100_000_000;
 
 impl Watched {
@@ -78,7 +79,8 @@ impl Watched {
         self.poll(PollFlags::IN, Some(&limit))
     }
 
-    /// How it ended, if its parent has not taken note yet: its number is still its own then (proc_pid_stat(5), `state` and `exit_code`).
+    /// How it ended, if its parent has not taken note yet: its number is still its own then
+    /// (proc_pid_stat(5), `state` and `exit_code`).
     fn unreaped(&self) -> Option<Ended> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
         let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();

@@ -210,7 +210,8 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The same once all of them sleep, each confined: who has not come to its first sleep has not worked.
+/// The same once all of them sleep, each confined: who has not come to its first sleep has not
+/// worked.
 fn waits_of_sleepers(pid: &str) -> BTreeMap<String, String> {
     let sleeps = |pid: &String| {
         status(pid, "State").is_none_or(|state| {
@@ -394,7 +395,8 @@ fn what_a_decoder_takes_counts_and_it_gets_no_more() {
         assert_eq!(run_within(unpack, &large, owner, 1 << 10).unwrap(), b"text");
         assert_eq!(run_within(unpack, &small, owner, 32).unwrap(), b"text");
     }
-    // All begin with the same. Of a dictionary of 8 MiB and what is beside it, whole 4 MiB are given.
+    // All begin with the same. Of a dictionary of 8 MiB and what is beside it, whole 4 MiB are
+    // given.
     let large = run("xz -n 6", &bytes(1000), 1000).unwrap();
     let mut stream = begin("xz -d", &large, 5003).unwrap();
     stream.next().unwrap().unwrap();

@@ -1,4 +1,5 @@
-//! Shared libraries as stages: what they may do, and that nothing they do harms anybody else. They are compiled from C here.
+//! Shared libraries as stages: what they may do, and that nothing they do harms anybody else. They
+//! are compiled from C here.
 
 #[path = "../../weft-transform/tests/given/mod.rs"]
 mod given;
@@ -63,7 +64,8 @@ fn a_library_transforms_what_it_is_given() {
         assert!(run_bytes("library $1 A | library -l $1", &library, &input, piece).unwrap() == added(66));
     }
     assert_eq!(run_bytes("library -p $1", &library, b"", 1).unwrap(), b"");
-    // What one has begun to do is not known to the next: each stream has its own process, but where places are kept.
+    // What one has begun to do is not known to the next: each stream has its own process, but where
+    // places are kept.
     let counts = compile(&format!(
         "static char seen = '0'; {}",
         advancing("if (is_last) return weft_give(0, 0, 0); seen++; return weft_give(&seen, 1, 0);")
@@ -241,7 +243,8 @@ fn memory_has_bounds() {
     assert!((1..8).contains(&mib("library -m 8 $1")));
 }
 
-/// What a library answers itself, over the socket and before it was asked, is looked at as anything else is.
+/// What a library answers itself, over the socket and before it was asked, is looked at as anything
+/// else is.
 #[test]
 fn what_makes_no_sense_is_not_believed() {
     let says = |words: &str| {

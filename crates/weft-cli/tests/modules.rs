@@ -1,5 +1,5 @@
-//! Modules compiled in processes of their own: one that is made to take much there is refused, and the
-//! program goes on.
+//! Modules compiled in processes of their own: one that is made to take much there is refused, and
+//! the program goes on.
 
 #[path = "../../weft-transform/tests/given/mod.rs"]
 mod given;

@@ -1,18 +1,23 @@
 //! Channels that carry ropes from one process to another by reference.
 //!
-//! A channel goes one way, from a [`Sender`] to a [`Receiver`]. Each is one socket until it is first used, so that a child may inherit it as it inherits an end of
-//! a pipe. Ropes arrive as they were sent, one by one. What they are made of stays where it is: the sender fills memory that the receiver maps
-//! ([`Sender::place`]), and memory that was lent to the sender, by a daemon or over another channel, is sent on by reference.
+//! A channel goes one way, from a [`Sender`] to a [`Receiver`]. Each is one socket until it is
+//! first used, so that a child may inherit it as it inherits an end of a pipe. Ropes arrive as they
+//! were sent, one by one. What they are made of stays where it is: the sender fills memory that the
+//! receiver maps ([`Sender::place`]), and memory that was lent to the sender, by a daemon or over
+//! another channel, is sent on by reference.
 //!
-//! A channel belongs to one process at each end once it is used: a process that forks then leaves it to one of the two.
+//! A channel belongs to one process at each end once it is used: a process that forks then leaves
+//! it to one of the two.
 //!
-//! Shared memory holds the entries, which tell where bytes lie, and a bit for each ticket that comes back when the receiver needs bytes no more (`ring`). The
-//! socket carries descriptors of arenas, wakes who sleeps, and tells when the other end is gone, so that no wait lasts longer than that. All that comes
-//! from the other end is checked.
+//! Shared memory holds the entries, which tell where bytes lie, and a bit for each ticket that
+//! comes back when the receiver needs bytes no more (`ring`). The socket carries descriptors of
+//! arenas, wakes who sleeps, and tells when the other end is gone, so that no wait lasts longer
+//! than that. All that comes from the other end is checked.
 //!
-//! What may be lent on is guarded: each channel has a pipe, whose end for reading goes along with bytes that the sender has from others, to whomever they are
-//! sent on. A sender that lost its receiver does not give such bytes back before nobody has that end. The socket cannot be the guard: its copies in
-//! other processes would hide from the sender that the receiver is gone.
+//! What may be lent on is guarded: each channel has a pipe, whose end for reading goes along with
+//! bytes that the sender has from others, to whomever they are sent on. A sender that lost its
+//! receiver does not give such bytes back before nobody has that end. The socket cannot be the
+//! guard: its copies in other processes would hide from the sender that the receiver is gone.
 
 mod announced;
 mod control;
@@ -30,9 +35,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Most bytes under way: sent and not yet received, but for one run of bytes that is longer. Whoever sleeps wakes up while half of them are read, which
-/// takes 0.1 ms where a virtual processor was halted: with 1 MiB a quarter less came through. No end spins before it sleeps: where there was other work
-/// for the processors, 50 µs of it took half of the rate with 1 MiB, and 200 µs nearly half of that with 4 MiB.
+/// Most bytes under way: sent and not yet received, but for one run of bytes that is longer.
+/// Whoever sleeps wakes up while half of them are read, which takes 0.1 ms where a virtual
+/// processor was halted: with 1 MiB a quarter less came through. No end spins before it sleeps:
+/// where there was other work for the processors, 50 µs of it took half of the rate with 1 MiB, and
+/// 200 µs nearly half of that with 4 MiB.
 pub const WINDOW_BYTES: usize = 4 << 20;
 
 /// Most bytes that a receiver can keep of a sender's own memory, unless the sender says otherwise.
@@ -41,10 +48,12 @@ pub const BUDGET_BYTES: usize = 256 << 20;
 /// Bytes of a place.
 pub const PLACE_BYTES: usize = 256 << 10;
 
-/// Bytes from which on they are sent by reference if they can be: telling of fewer, and of their return, takes longer than copying them.
+/// Bytes from which on they are sent by reference if they can be: telling of fewer, and of their
+/// return, takes longer than copying them.
 pub const REFER_MIN: usize = 1 << 10;
 
-/// In the fourth word of an entry, above the ticket: a rope ends here, there are no bytes (and no ticket), this arena is forgotten.
+/// In the fourth word of an entry, above the ticket: a rope ends here, there are no bytes (and no
+/// ticket), this arena is forgotten.
 const LAST: u64 = 1 << 32;
 const EMPTY: u64 = 1 << 33;
 const FORGET: u64 = 1 << 34;
@@ -58,7 +67,8 @@ pub fn channel() -> io::Result<(Sender, Receiver)> {
     Ok((Sender::of(sender)?, Receiver::of(receiver)?))
 }
 
-/// The ends of a new channel, to be used in other processes: that of the sender and that of the receiver. They are closed by exec(2) unless that is changed.
+/// The ends of a new channel, to be used in other processes: that of the sender and that of the
+/// receiver. They are closed by exec(2) unless that is changed.
 ///
 /// # Errors
 /// As [`channel`].
@@ -73,7 +83,8 @@ pub fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((sender, receiver))
 }
 
-/// The receiver keeps all the memory that the sender may use, or all tickets, and waits for more: neither would ever go on.
+/// The receiver keeps all the memory that the sender may use, or all tickets, and waits for more:
+/// neither would ever go on.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptByReceiver {
     /// What it keeps.

@@ -1,7 +1,8 @@
 //! The daemon of a volume, as a program speaks to it.
 //!
-//! One connection for all files of a volume that a process has open. What it was lent is let go when the last slice of it is dropped; the daemon is told of
-//! several together, at the latest before it is asked for more.
+//! One connection for all files of a volume that a process has open. What it was lent is let go
+//! when the last slice of it is dropped; the daemon is told of several together, at the latest
+//! before it is asked for more.
 
 use crate::lent::Lent;
 use crate::protocol::{
@@ -65,7 +66,8 @@ pub(crate) enum Failure {
     Lost,
 }
 
-/// Opens `file` at the daemon of the volume that it lies in: that, and what it calls the file. None if nothing of it is lent.
+/// Opens `file` at the daemon of the volume that it lies in: that, and what it calls the file. None
+/// if nothing of it is lent.
 pub(crate) fn open(file: BorrowedFd<'_>) -> Option<(Arc<Daemon>, u32)> {
     let mut value = [0; INVITATION_BYTES_MAX];
     let len = rustix::fs::fgetxattr(file, Attribute::Lent.name(), &mut value).ok()?;
@@ -198,7 +200,8 @@ impl Daemon {
         Ok(Referred { daemon: self.clone(), lent, start, end, references })
     }
 
-    /// Unmaps arenas of which nothing is read, if they are many: the daemon lends them again if need be.
+    /// Unmaps arenas of which nothing is read, if they are many: the daemon lends them again if
+    /// need be.
     fn forget_idle(&self, arenas: &mut HashMap<u64, Arc<Lent>>) -> io::Result<()> {
         let is_idle = |lent: &Arc<Lent>| Arc::strong_count(lent) == 1;
         if arenas.values().filter(|lent| is_idle(lent)).count() <= ARENAS_IDLE_MAX {

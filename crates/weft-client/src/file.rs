@@ -64,8 +64,8 @@ impl File {
         Ok(File::of(std::fs::File::open(path)?))
     }
 
-    /// What `file` is, read by reference if that can be: if it is a regular file of a mounted volume that this process may read, and not so short that it
-    /// does not pay.
+    /// What `file` is, read by reference if that can be: if it is a regular file of a mounted
+    /// volume that this process may read, and not so short that it does not pay.
     pub fn of(file: std::fs::File) -> File {
         let shared = share(&file);
         File { file, shared }
@@ -81,8 +81,9 @@ impl File {
         self.shared.is_some()
     }
 
-    /// Up to `len` bytes from `offset` on: none at its end, and else at least one. They are copied after all where the memory that is lent is all in use, by
-    /// ropes of this process or of others, and in a process that was forked since. Errors are those of pread(2).
+    /// Up to `len` bytes from `offset` on: none at its end, and else at least one. They are copied
+    /// after all where the memory that is lent is all in use, by ropes of this process or of
+    /// others, and in a process that was forked since. Errors are those of pread(2).
     pub fn read(&self, offset: u64, len: usize) -> io::Result<Rope> {
         if let Some(read) = self.shared.as_ref().and_then(|shared| shared.read(offset, len)) {
             return read;
@@ -108,7 +109,8 @@ impl File {
 
 fn share(file: &std::fs::File) -> Option<Shared> {
     let metadata = file.metadata().ok()?;
-    // What was opened past the page cache may have a network of its own (docs/reference/links.md), which the daemon does not see here.
+    // What was opened past the page cache may have a network of its own (docs/reference/links.md),
+    // which the daemon does not see here.
     let flags = fcntl_getfl(file).ok()?;
     let is_readable = flags & OFlags::RWMODE != OFlags::WRONLY && !flags.contains(OFlags::PATH);
     if !metadata.is_file() || metadata.len() < SHARED_MIN || !is_readable || flags.contains(OFlags::DIRECT) {

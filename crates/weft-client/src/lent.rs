@@ -1,9 +1,13 @@
-//! Memory that others lent to this process: arenas mapped to read from descriptors that came over sockets, and which of them some bytes lie in.
+//! Memory that others lent to this process: arenas mapped to read from descriptors that came over
+//! sockets, and which of them some bytes lie in.
 //!
-//! One registry for the process: whoever sends bytes on asks it, and passes on the descriptor in place of a copy.
+//! One registry for the process: whoever sends bytes on asks it, and passes on the descriptor in
+//! place of a copy.
 //!
-//! Invariants: what is mapped neither shrinks, which would be a signal for whoever reads it, nor can be written by anybody who was handed it; only its
-//! maker may still write, and must be trusted not to do so as long as the bytes are lent. An arena is found as long as it is mapped, and not longer.
+//! Invariants: what is mapped neither shrinks, which would be a signal for whoever reads it, nor
+//! can be written by anybody who was handed it; only its maker may still write, and must be trusted
+//! not to do so as long as the bytes are lent. An arena is found as long as it is mapped, and not
+//! longer.
 
 use memmap2::{MmapOptions, MmapRaw};
 use std::collections::BTreeMap;
@@ -24,15 +28,18 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// The arena that `file` is. As long as a copy of `guard` is open anywhere, its lender does not write to it: it goes along with what is sent on.
+    /// The arena that `file` is. As long as a copy of `guard` is open anywhere, its lender does not
+    /// write to it: it goes along with what is sent on.
     ///
     /// # Errors
-    /// `InvalidData` if the file may shrink, or may be written by others than its maker; and what the system says.
+    /// `InvalidData` if the file may shrink, or may be written by others than its maker; and what
+    /// the system says.
     pub fn map(file: OwnedFd, guard: Arc<OwnedFd>) -> io::Result<Arc<Lent>> {
         Lent::guarded(file, vec![guard])
     }
 
-    /// As [`Lent::map`], with all guards that came with it; none where the lender never writes to it again.
+    /// As [`Lent::map`], with all guards that came with it; none where the lender never writes to
+    /// it again.
     pub(crate) fn guarded(file: OwnedFd, guards: Vec<Arc<OwnedFd>>) -> io::Result<Arc<Lent>> {
         let len = checked_len(&file)?;
         let memory = MmapOptions::new().len(len).map_raw_read_only(&file)?;
@@ -48,18 +55,21 @@ impl Lent {
     pub fn slice(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len(), "an arena has no more bytes");
         let start = self.memory.as_ptr().wrapping_add(range.start);
-        // SAFETY: the range was just checked; the memory is mapped as long as this lives, of a file that cannot shrink. Nobody who was handed the
-        // file can write to it, and its maker does not as long as the bytes are lent (see above).
+        // SAFETY: the range was just checked; the memory is mapped as long as this lives, of a file
+        // that cannot shrink. Nobody who was handed the file can write to it, and its maker does
+        // not as long as the bytes are lent (see above).
         unsafe { std::slice::from_raw_parts(start, range.end - range.start) }
     }
 
-    /// Has the system look up now the pages that bytes `range` lie in: one after the other they take longer.
+    /// Has the system look up now the pages that bytes `range` lie in: one after the other they
+    /// take longer.
     pub fn touch(&self, range: Range<usize>) {
         let page = rustix::param::page_size();
         let (start, end) = (range.start / page * page, range.end.min(self.len()));
         if start < end {
             let first = self.memory.as_mut_ptr().wrapping_add(start);
-            // SAFETY: the pages are mapped, and nothing about what they hold changes. Where the kernel does not know of it all stays as it is.
+            // SAFETY: the pages are mapped, and nothing about what they hold changes. Where the
+            // kernel does not know of it all stays as it is.
             let _ = unsafe { rustix::mm::madvise(first.cast(), end - start, rustix::mm::Advice::LinuxPopulateRead) };
         }
     }

@@ -1,8 +1,9 @@
 //! What programs read and write files of volumes with, by reference: libweft.
 //!
-//! A [`File`] of a mounted volume is read as ropes whose bytes lie in memory that the daemon shares; any other file is read as ever, so that a
-//! program need not care. Ropes go from one process to another over [`channel`]s. This crate knows the blocks' crate, and how daemons are spoken to
-//! ([`protocol`], which daemons use, too); nothing of volumes.
+//! A [`File`] of a mounted volume is read as ropes whose bytes lie in memory that the daemon
+//! shares; any other file is read as ever, so that a program need not care. Ropes go from one
+//! process to another over [`channel`]s. This crate knows the blocks' crate, and how daemons are
+//! spoken to ([`protocol`], which daemons use, too); nothing of volumes.
 //!
 //! A file is read as ropes, wherever it lies:
 //!
@@ -48,7 +49,8 @@ pub mod socket;
 #[cfg(not(loom))]
 pub use file::File;
 
-// What is checked by trying every interleaving needs atomic words of another kind, and nothing else.
+// What is checked by trying every interleaving needs atomic words of another kind, and nothing
+// else.
 #[cfg(loom)]
 #[path = "channel/ring.rs"]
 mod ring;

@@ -1,8 +1,10 @@
-//! What programs and a daemon say to each other: packets over a Unix socket (SOCK_SEQPACKET), descriptors with them where said.
+//! What programs and a daemon say to each other: packets over a Unix socket (SOCK_SEQPACKET),
+//! descriptors with them where said.
 //!
-//! Numbers are little-endian. A request is a `u32` that says which and its fields; but for those that only let go each has one reply, in order: a `u32` errno,
-//! 0 if it was done, and the fields. A program finds the daemon, and shows that it may read a file, by the extended attribute [`ATTRIBUTE`] of that file: the
-//! kernel lets nobody read it who may not read the file (xattr(7)).
+//! Numbers are little-endian. A request is a `u32` that says which and its fields; but for those
+//! that only let go each has one reply, in order: a `u32` errno, 0 if it was done, and the fields.
+//! A program finds the daemon, and shows that it may read a file, by the extended attribute
+//! [`ATTRIBUTE`] of that file: the kernel lets nobody read it who may not read the file (xattr(7)).
 
 /// What both sides must have in common.
 pub const VERSION: u32 = 1;
@@ -123,7 +125,8 @@ pub enum Reply {
         /// What it is called from here on.
         file: u32,
     },
-    /// What was read: nothing at the end of the file. With the descriptors of those arenas that the program has not.
+    /// What was read: nothing at the end of the file. With the descriptors of those arenas that the
+    /// program has not.
     Read {
         /// In order. Each that is not of zeros is a reference, to be let go once.
         parts: Vec<Part>,

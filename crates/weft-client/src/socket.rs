@@ -10,7 +10,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::protocol::DESCRIPTORS_MAX;
 
-/// Sends `packet` with `descriptors`, at most [`DESCRIPTORS_MAX`]. `BrokenPipe` if nobody listens any more.
+/// Sends `packet` with `descriptors`, at most [`DESCRIPTORS_MAX`]. `BrokenPipe` if nobody listens
+/// any more.
 pub fn send(socket: BorrowedFd<'_>, packet: &[u8], descriptors: &[BorrowedFd<'_>], flags: SendFlags) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -23,7 +24,8 @@ pub fn send(socket: BorrowedFd<'_>, packet: &[u8], descriptors: &[BorrowedFd<'_>
     Ok(())
 }
 
-/// Receives a packet into `buffer`, and the descriptors that come with it: how many bytes it has, none if nobody will send any more.
+/// Receives a packet into `buffer`, and the descriptors that come with it: how many bytes it has,
+/// none if nobody will send any more.
 ///
 /// # Errors
 /// `InvalidData` if it is longer, or came with too many descriptors. What the system says.

@@ -4,9 +4,10 @@
 //! Its path is the same for all daemons of a user, so nothing that somebody else made there may be
 //! trusted: directory and parent must be the user's own (the parent may be root's), no symbolic
 //! link, and writable by nobody else. A socket is named for the id of its volume, the kind of its
-//! daemon and its process. One that nobody listens at is removed by whoever finds it: another daemon
-//! of its volume, or a program that looks for daemons. The directory is locked (flock(2)) while one
-//! is removed or named, so that none is that a new daemon of the same number has just named.
+//! daemon and its process. One that nobody listens at is removed by whoever finds it: another
+//! daemon of its volume, or a program that looks for daemons. The directory is locked (flock(2))
+//! while one is removed or named, so that none is removed that a new daemon of the same number has
+//! just named.
 
 use crate::answers::Kind;
 use crate::client::{Unanswered, connected};

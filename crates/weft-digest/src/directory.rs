@@ -1,15 +1,18 @@
-//! Digests of directories: over the names in them, with kind, permissions and digest of what each names.
+//! Digests of directories: over the names in them, with kind, permissions and digest of what each
+//! names.
 //!
-//! The entries form a binary tree over the bits of their names, so that the digest does not depend on their order, one that
-//! changes concerns only the nodes above it, and the hashes beside that way prove that it is there. Names that are alike lie together, as they do
-//! in what is sorted by name.
-//! docs/reference/digest.md has the definition and the argument that two directories of one digest are the same.
+//! The entries form a binary tree over the bits of their names, so that the digest does not depend
+//! on their order, one that changes concerns only the nodes above it, and the hashes beside that
+//! way prove that it is there. Names that are alike lie together, as they do in what is sorted by
+//! name. docs/reference/digest.md has the definition and the argument that two directories of one
+//! digest are the same.
 
 use crate::proof::{Sibling, Side};
 use crate::{Digest, Kind, digest};
 use blake3::Hasher;
 
-/// What the keys of the hashes are derived from: no hash of one use is one of another, nor one of a file.
+/// What the keys of the hashes are derived from: no hash of one use is one of another, nor one of a
+/// file.
 const DIRECTORY_CONTEXT: &str = "weft 2026-11 directory";
 const NODE_CONTEXT: &str = "weft 2026-11 directory node";
 const ENTRY_CONTEXT: &str = "weft 2026-11 directory entry";
@@ -26,8 +29,8 @@ pub struct Entry<'a> {
     pub kind: Kind,
     /// The lower 12 bits of `st_mode`.
     pub permissions: u16,
-    /// Of a file: by what it is listed. Of a directory: its digest. Of a symbolic link: the digest of its target.
-    /// Of a device: [`device`]. Of others: the digest of no bytes.
+    /// Of a file: by what it is listed. Of a directory: its digest. Of a symbolic link: the digest
+    /// of its target. Of a device: [`device`]. Of others: the digest of no bytes.
     pub digest: Digest,
 }
 
@@ -122,8 +125,9 @@ impl DirectoryHasher {
         leaves
     }
 
-    /// The tree of leaves, each with its name, in the order of the names, no two alike. Leaves whose names begin alike may be given as one, by
-    /// what is longer than what they share with any other, and their tree.
+    /// The tree of leaves, each with its name, in the order of the names, no two alike. Leaves
+    /// whose names begin alike may be given as one, by what is longer than what they share with any
+    /// other, and their tree.
     pub fn tree<N: AsRef<[u8]>>(&self, leaves: &[(N, Digest)]) -> Digest {
         match leaves {
             [] => EMPTY,

@@ -1,8 +1,9 @@
 //! Digests of files, from their bytes in order.
 //!
-//! The content's digest is BLAKE3 of the bytes. A directory lists a file by the same digest, unless a whole piece of it is zeros:
-//! hashing endless holes would take for ever, so such a file is listed by its sparse digest, a hash over the
-//! same tree in which subtrees of zeros count as zero. docs/reference/digest.md has the definition.
+//! The content's digest is BLAKE3 of the bytes. A directory lists a file by the same digest, unless
+//! a whole piece of it is zeros: hashing endless holes would take for ever, so such a file is
+//! listed by its sparse digest, a hash over the same tree in which subtrees of zeros count as zero.
+//! docs/reference/digest.md has the definition.
 
 use crate::Digest;
 use crate::tree::{Value, ZERO, at, merge, merged, root};
@@ -15,7 +16,8 @@ pub const PIECE_BYTES: usize = 4 << 20;
 /// What [`blake3::derive_key`] derives the key of sparse digests from.
 const SPARSE_CONTEXT: &str = "weft 2026-11 sparse file";
 
-/// Whether the content's digest is wanted where a directory would list the sparse one, whatever it takes.
+/// Whether the content's digest is wanted where a directory would list the sparse one, whatever it
+/// takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// It is.
@@ -33,8 +35,9 @@ pub struct FileDigest {
     pub listed: Digest,
 }
 
-/// By what a directory lists a file of `size` bytes whose pieces are all in `values`: two or more, of subtrees of one size but for the last, which may be
-/// smaller. `has_zeros` tells whether any value of a piece is [`ZERO`].
+/// By what a directory lists a file of `size` bytes whose pieces are all in `values`: two or more,
+/// of subtrees of one size but for the last, which may be smaller. `has_zeros` tells whether any
+/// value of a piece is [`ZERO`].
 pub fn listed(size: u64, values: &[Value], has_zeros: bool) -> Digest {
     if has_zeros { sparse(size, &merged(values)) } else { root(values) }
 }
@@ -83,7 +86,8 @@ impl FileHasher {
         }
     }
 
-    /// The next `len` bytes are zeros. Long runs cost little where the content's digest is not wanted.
+    /// The next `len` bytes are zeros. Long runs cost little where the content's digest is not
+    /// wanted.
     pub fn zeros(&mut self, mut len: u64) {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         while len > 0 {
@@ -175,8 +179,8 @@ fn sparse(size: u64, value: &Value) -> Digest {
     *hasher.finalize().as_bytes()
 }
 
-/// Merges subtrees from left to right as BLAKE3 does (2.1 of its paper): the left one of two is full, and as large as it can be.
-/// Keeps one for each bit of the number of pieces.
+/// Merges subtrees from left to right as BLAKE3 does (2.1 of its paper): the left one of two is
+/// full, and as large as it can be. Keeps one for each bit of the number of pieces.
 #[derive(Default)]
 struct Subtrees {
     pieces: u64,

@@ -21,7 +21,8 @@ pub enum Kind {
     Transformation,
 }
 
-/// What `S_IFMT` bits say of a transformation link in a database. No system has a kind of file with these.
+/// What `S_IFMT` bits say of a transformation link in a database. No system has a kind of file with
+/// these.
 const TRANSFORMATION_BITS: u32 = 0o130_000;
 
 /// All kinds, with the letters that hashes and proofs have for them.
@@ -37,7 +38,8 @@ const LETTERS: [(Kind, u8); 8] = [
 ];
 
 impl Kind {
-    /// The `S_IFMT` bits of `st_mode` (POSIX `<sys/stat.h>`), where there are such; also what databases store.
+    /// The `S_IFMT` bits of `st_mode` (POSIX `<sys/stat.h>`), where there are such; also what
+    /// databases store.
     pub fn mode_bits(self) -> u32 {
         match self {
             Kind::File => libc::S_IFREG,

@@ -1,7 +1,9 @@
-//! BLAKE3 digests of bytes, of files and of directories, and the chaining values that let a part of bytes be verified alone.
+//! BLAKE3 digests of bytes, of files and of directories, and the chaining values that let a part of
+//! bytes be verified alone.
 //!
-//! BLAKE3 is a tree (O'Connor, Aumasson, Neves, Wilcox-O'Hearn, "BLAKE3: one function, fast everywhere", 2.1): the
-//! chaining values of the subtrees under it give the digest of the whole. This crate knows `weft-block` alone.
+//! BLAKE3 is a tree (O'Connor, Aumasson, Neves, Wilcox-O'Hearn, "BLAKE3: one function, fast
+//! everywhere", 2.1): the chaining values of the subtrees under it give the digest of the whole.
+//! This crate knows `weft-block` alone.
 //!
 //! The digest of a file is the BLAKE3 hash of its content, which can be made of its parts:
 //!

@@ -5,15 +5,15 @@ use crate::{Digest, digest, is_zero};
 use blake3::hazmat::HasherExt;
 use weft_block::Rope;
 
-/// Bytes in a part: as many BLAKE3 chunks as the widest vectors hash at once. A power of two, so that parts are
-/// subtrees.
+/// Bytes in a part: as many BLAKE3 chunks as the widest vectors hash at once. A power of two, so
+/// that parts are subtrees.
 pub const PART_BYTES: usize = 16 << 10;
 
 /// Bytes in a value.
 const VALUE_BYTES: usize = 32;
 
-/// The values of all parts of some bytes, in their order. Bytes of at most one part have none: their own
-/// value says it all.
+/// The values of all parts of some bytes, in their order. Bytes of at most one part have none:
+/// their own value says it all.
 ///
 /// Invariant: they give the value that they came with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub struct Parts {
 pub struct Hashed {
     /// Its value, at its place in the file; [`ZERO`] if all of it is zeros.
     pub value: Value,
-    /// BLAKE3 of its bytes, the digest of a file that has no others; none unless it stands at the beginning.
+    /// BLAKE3 of its bytes, the digest of a file that has no others; none unless it stands at the
+    /// beginning.
     pub alone: Option<Digest>,
     /// What verifies its parts.
     pub parts: Parts,
@@ -37,7 +38,8 @@ impl Hashed {
     /// Hashes a block that stands at byte `position` of a file, in one pass.
     ///
     /// # Panics
-    /// If it is empty, or no subtree: `position` is to be a multiple of a power of two that is at least its length and 1024.
+    /// If it is empty, or no subtree: `position` is to be a multiple of a power of two that is at
+    /// least its length and 1024.
     pub fn new(bytes: &Rope, position: u64) -> Hashed {
         if bytes.slices().iter().all(|slice| is_zero(slice)) {
             let alone = (position == 0).then(|| digest(&bytes.contiguous()));
@@ -72,7 +74,8 @@ impl Hashed {
 }
 
 impl Parts {
-    /// From what [`Parts::as_bytes`] gave. None if that is not of bytes of this value at `position`.
+    /// From what [`Parts::as_bytes`] gave. None if that is not of bytes of this value at
+    /// `position`.
     pub fn from_bytes(bytes: &[u8], value: &Value, position: u64) -> Option<Parts> {
         let (values, rest) = bytes.as_chunks::<VALUE_BYTES>();
         let whole = rest.is_empty() && values.len() > 1 && merged(values) == *value;

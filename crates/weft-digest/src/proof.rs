@@ -1,7 +1,8 @@
 //! Proofs that a directory of some digest holds, at some path, something of some digest.
 //!
-//! A proof has, for each directory on the way, the hashes beside the way through its tree: about as many as the logarithm of the number of
-//! its entries. With them the digest of the first directory follows from that of the last entry; nothing else is needed.
+//! A proof has, for each directory on the way, the hashes beside the way through its tree: about as
+//! many as the logarithm of the number of its entries. With them the digest of the first directory
+//! follows from that of the last entry; nothing else is needed.
 
 use crate::directory::{DirectoryHasher, Entry};
 use crate::{Digest, Kind};
@@ -83,8 +84,8 @@ impl Step {
 }
 
 impl Proof {
-    /// The digest of the first directory: who trusts it knows the rest. None if this is no proof, whatever the digest: without
-    /// a step, through what is no directory, or with too many hashes.
+    /// The digest of the first directory: who trusts it knows the rest. None if this is no proof,
+    /// whatever the digest: without a step, through what is no directory, or with too many hashes.
     pub fn root(&self) -> Option<Digest> {
         let (_, before) = self.steps.split_last()?;
         let is_way = before.iter().all(|step| step.kind == Kind::Directory);

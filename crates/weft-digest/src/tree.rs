@@ -1,7 +1,8 @@
 //! BLAKE3's tree above whole subtrees: the values of subtrees, merged.
 //!
-//! A value is BLAKE3's chaining value of a subtree at its place in the file, or [`ZERO`], which stands for a subtree of zeros where
-//! docs/reference/digest.md says so. No chaining value is [`ZERO`], unless preimages of BLAKE3 can be found.
+//! A value is BLAKE3's chaining value of a subtree at its place in the file, or [`ZERO`], which
+//! stands for a subtree of zeros where docs/reference/digest.md says so. No chaining value is
+//! [`ZERO`], unless preimages of BLAKE3 can be found.
 
 use crate::Digest;
 use blake3::Hasher;
@@ -13,8 +14,8 @@ pub type Value = [u8; 32];
 /// Stands for a subtree of zeros.
 pub const ZERO: Value = [0; 32];
 
-/// The value of `bytes`, as they stand at byte `position` of a file. None if there is no such subtree: there are no bytes, or more
-/// than begin at such a place.
+/// The value of `bytes`, as they stand at byte `position` of a file. None if there is no such
+/// subtree: there are no bytes, or more than begin at such a place.
 pub fn value(position: u64, bytes: &[u8]) -> Option<Value> {
     let is_one = !bytes.is_empty()
         && position.is_multiple_of(blake3::CHUNK_LEN as u64)
@@ -33,7 +34,8 @@ pub(crate) fn merge(left: &Value, right: &Value) -> Value {
     if *left == ZERO && *right == ZERO { ZERO } else { merge_subtrees_non_root(left, right, Mode::Hash) }
 }
 
-/// The value of the subtree that `values` are all of: of subtrees of one size, but for the last, which may be smaller.
+/// The value of the subtree that `values` are all of: of subtrees of one size, but for the last,
+/// which may be smaller.
 ///
 /// # Panics
 /// If there is none.

@@ -1,9 +1,9 @@
 //! Keeps idle processors from sleeping while requests come.
 //!
-//! A reply wakes a program, often on another processor, and waking one that sleeps takes longer than a request does:
-//! on virtual machines many times longer. Linux lets a program bound that time (PM QoS,
-//! Documentation/power/pm_qos_interface.rst); idle processors then stay awake, at the price of power. Here the bound
-//! holds only until requests have stopped for [`QUIET`].
+//! A reply wakes a program, often on another processor, and waking one that sleeps takes longer
+//! than a request does: on virtual machines many times longer. Linux lets a program bound that time
+//! (PM QoS, Documentation/power/pm_qos_interface.rst); idle processors then stay awake, at the
+//! price of power. Here the bound holds only until requests have stopped for [`QUIET`].
 
 use parking_lot::{Condvar, Mutex};
 use std::fs::OpenOptions;

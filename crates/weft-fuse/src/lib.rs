@@ -1,7 +1,7 @@
 //! The FUSE protocol to `vfs` calls and back: nothing of what the file system means lives here.
 //!
-//! `protocol` knows the bytes, `dispatch` the translation, `transport` how requests arrive and replies leave,
-//! `mount` how the kernel is asked for a mount point.
+//! `protocol` knows the bytes, `dispatch` the translation, `transport` how requests arrive and
+//! replies leave, `mount` how the kernel is asked for a mount point.
 
 mod dispatch;
 mod latency_guard;

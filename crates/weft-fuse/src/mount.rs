@@ -129,8 +129,8 @@ impl MountError {
     }
 }
 
-/// Whether something can be mounted at `directory`, as far as that can be told without trying. Gives its
-/// absolute path without links.
+/// Whether something can be mounted at `directory`, as far as that can be told without trying.
+/// Gives its absolute path without links.
 pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
     let refused = |source: Error| match source.raw_os_error() {
         Some(libc::ENOTCONN | libc::ECONNABORTED) => MountError::Dead(directory.into()),
@@ -172,7 +172,8 @@ pub(crate) fn is_mount_point(directory: &Path) -> bool {
     device_at(directory).is_some()
 }
 
-/// The device, as `MAJOR:MINOR`, of what is mounted exactly at `directory`, the topmost (proc_pid_mountinfo(5)).
+/// The device, as `MAJOR:MINOR`, of what is mounted exactly at `directory`, the topmost
+/// (proc_pid_mountinfo(5)).
 fn device_at(directory: &Path) -> Option<String> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let wanted = escape(directory);
@@ -184,7 +185,8 @@ fn device_at(directory: &Path) -> Option<String> {
     mounts.split(|byte| *byte == b'\n').filter_map(at).next_back()
 }
 
-/// KiB that the kernel reads ahead of a program. Its own 128 for file systems like this one leave daemon and program to wait for each other.
+/// KiB that the kernel reads ahead of a program. Its own 128 for file systems like this one leave
+/// daemon and program to wait for each other.
 const READ_AHEAD_KIB: u32 = 1024;
 
 /// Has the kernel read further ahead at `directory`, if this process may say so.
@@ -228,8 +230,8 @@ fn mount_directly(directory: &Path, options: &MountOptions) -> Result<File, Moun
     if result == 0 { Ok(device) } else { Err(refused(Error::last_os_error())) }
 }
 
-/// Opens `directory`, which has no symbolic links in it, so that nobody who may write to a directory
-/// on the way can put another one there before something is mounted.
+/// Opens `directory`, which has no symbolic links in it, so that nobody who may write to a
+/// directory on the way can put another one there before something is mounted.
 fn place(directory: &Path) -> Result<OwnedFd, Error> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -64,7 +64,8 @@ impl Notifier {
         self.inode_changed(ino, signed(range));
     }
 
-    /// The kernel must ask for the attributes of `ino` again, and for its content from a byte on, so many of them.
+    /// The kernel must ask for the attributes of `ino` again, and for its content from a byte on,
+    /// so many of them.
     fn inode_changed(&self, ino: Ino, (offset, len): (i64, i64)) -> bool {
         let mut notice = Vec::with_capacity(24);
         notice.extend_from_slice(&ino.0.to_ne_bytes());

@@ -18,26 +18,30 @@ use weft_vfs::{Ino, Vfs};
 /// How requests are served.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// How long the kernel may answer from what it was told. Only this daemon changes the volume, so it is long.
+    /// How long the kernel may answer from what it was told. Only this daemon changes the volume,
+    /// so it is long.
     pub valid: Duration,
     /// How requests come.
     pub transport: Transport,
     /// Where the thread runs that serves the device.
     pub placement: Placement,
-    /// Whether the kernel keeps what programs write, and passes it on later: at the latest when the file is closed or
-    /// synced. Fast, and after a crash what was written to open files may be missing although later operations are
-    /// there.
+    /// Whether the kernel keeps what programs write, and passes it on later: at the latest when the
+    /// file is closed or synced. Fast, and after a crash what was written to open files may be
+    /// missing although later operations are there.
     pub writeback: bool,
     /// Whether idle processors are kept from sleeping while requests come.
     pub keep_awake: bool,
-    /// Whether threads that serve take the idle scheduling policy while requests come fast (where that is permitted),
-    /// so that the kernel leaves programs on the processor where they are served.
+    /// Whether threads that serve take the idle scheduling policy while requests come fast (where
+    /// that is permitted), so that the kernel leaves programs on the processor where they are
+    /// served.
     pub idle_policy: bool,
     /// Who keeps the locks of programs.
     pub locks: LockKeeper,
-    /// Whether the kernel tells of opens even if no link of the volume wants that ([`weft_attributes::Attribute::Opens`]). Costs requests for each open and close.
+    /// Whether the kernel tells of opens even if no link of the volume wants that
+    /// ([`weft_attributes::Attribute::Opens`]). Costs requests for each open and close.
     pub opens: bool,
-    /// What tells programs where a file is lent in memory, by its attribute [`weft_attributes::Attribute::Lent`], if it is.
+    /// What tells programs where a file is lent in memory, by its attribute
+    /// [`weft_attributes::Attribute::Lent`], if it is.
     pub inviter: Option<Inviter>,
 }
 
@@ -75,8 +79,9 @@ impl Default for SessionOptions {
 pub enum LockKeeper {
     /// The kernel: right as long as only its programs use the volume.
     Kernel,
-    /// The volume, so that those of others count, too. Costs requests for each open and close, and goes over the device:
-    /// who waits for a lock would else take a place in a ring from whoever is to give it up.
+    /// The volume, so that those of others count, too. Costs requests for each open and close, and
+    /// goes over the device: who waits for a lock would else take a place in a ring from whoever is
+    /// to give it up.
     Volume,
 }
 
@@ -226,7 +231,8 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Unmounts now, or, if it is in use, as soon as it no longer is. Nothing happens if somebody has already.
+    /// Unmounts now, or, if it is in use, as soon as it no longer is. Nothing happens if somebody
+    /// has already.
     pub fn unmount(&self) -> Result<(), MountError> {
         let unmounted = mount::unmount(&self.directory, false).or_else(|_| mount::unmount(&self.directory, true));
         if mount::is_mount_point(&self.directory) { unmounted } else { Ok(()) }

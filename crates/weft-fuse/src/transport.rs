@@ -1,5 +1,5 @@
-//! How requests arrive and replies leave: over io_uring where the kernel has it on for FUSE, over the FUSE
-//! device elsewhere.
+//! How requests arrive and replies leave: over io_uring where the kernel has it on for FUSE, over
+//! the FUSE device elsewhere.
 
 mod company;
 pub(crate) mod device;
@@ -11,8 +11,9 @@ mod turns;
 pub(crate) mod uring;
 mod watchdog;
 
-/// Kept by each thread that serves: a panic there ends the process. A mount that lacks a thread would hang
-/// every program that uses it; one whose daemon is gone gives errors, and loses nothing that was synced.
+/// Kept by each thread that serves: a panic there ends the process. A mount that lacks a thread
+/// would hang every program that uses it; one whose daemon is gone gives errors, and loses nothing
+/// that was synced.
 struct EndOnPanic;
 
 impl Drop for EndOnPanic {

@@ -52,7 +52,8 @@ impl Cell {
 }
 
 impl Damage {
-    /// Whether a well-formed value took the place of another: what two such changes do may be a valid volume.
+    /// Whether a well-formed value took the place of another: what two such changes do may be a
+    /// valid volume.
     pub fn is_edit(&self) -> bool {
         matches!(self, Damage::Set { .. } | Damage::SetHeader { .. })
     }

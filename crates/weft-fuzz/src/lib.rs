@@ -14,7 +14,8 @@ use weft_vfs::{ManualClock, Options, Vfs};
 /// Bytes that a network may make of its input before that is enough.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// How many bytes `network` makes of what `sources` give; none if it fails, or if a few bytes stand for very many.
+/// How many bytes `network` makes of what `sources` give; none if it fails, or if a few bytes stand
+/// for very many.
 pub(crate) fn bytes_given(network: &Network, sources: &mut dyn Sources) -> Option<usize> {
     let mut made = 0;
     for rope in Run::start(network, sources).ok()? {
@@ -84,8 +85,9 @@ pub(crate) fn pieces(mut bytes: &[u8]) -> Vec<&[u8]> {
 /// Inode numbers that occur.
 pub(crate) const INODES: u64 = 32;
 
-/// Requests as the input lists them, each after its length in two bytes. Its own length and inode are made to fit
-/// unless the highest bit says to leave them, since else nearly all would be refused at once.
+/// Requests as the input lists them, each after its length in two bytes. Its own length and inode
+/// are made to fit unless the highest bit says to leave them, since else nearly all would be
+/// refused at once.
 pub(crate) fn requests(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut requests = Vec::new();
     while let Some((len, rest)) = bytes.split_first_chunk::<2>() {

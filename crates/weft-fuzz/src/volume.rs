@@ -93,7 +93,8 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Reads all that a walk from the root finds, as far as it can be read; tells the content of regular files.
+/// Reads all that a walk from the root finds, as far as it can be read; tells the content of
+/// regular files.
 pub fn look_at_all(vfs: &Vfs) -> Contents {
     let mut contents = Contents::new();
     let mut waiting = vec![(Vec::new(), Ino::ROOT)];

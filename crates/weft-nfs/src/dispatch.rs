@@ -1,4 +1,5 @@
-//! From calls to programs: which program a call is for, what of the volume it is about, as whom it acts.
+//! From calls to programs: which program a call is for, what of the volume it is about, as whom it
+//! acts.
 
 use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule, Transport, WriteAck};
 use crate::handle::{HANDLE_BYTES, HANDLE_BYTES_MAX, Handle, HandleKey};
@@ -203,9 +204,9 @@ impl Service {
         Some(request.who)
     }
 
-    /// A client says that it, which calls itself `name`, has restarted: it holds no locks any more. Not
-    /// believed of one that may use nothing, nor from a port that any user of a machine can call from:
-    /// hosts say so as the super-user.
+    /// A client says that it, which calls itself `name`, has restarted: it holds no locks any more.
+    /// Not believed of one that may use nothing, nor from a port that any user of a machine can
+    /// call from: hosts say so as the super-user.
     pub(crate) fn restarted(&self, client: &Client, name: &[u8]) {
         if let Some(locking) = &self.locking
             && client.port < RESERVED_PORTS_END
@@ -285,7 +286,8 @@ impl<'a> Request<'a> {
         Ok((handle.file, bytes))
     }
 
-    /// Reads a handle of a directory that entries are looked up or changed in. One that was moved out of the export is `Stale`.
+    /// Reads a handle of a directory that entries are looked up or changed in. One that was moved
+    /// out of the export is `Stale`.
     pub(crate) fn directory(&mut self) -> Result<FileId, Failure> {
         let directory = self.file()?;
         let root = self.exported().root;

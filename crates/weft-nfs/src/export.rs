@@ -1,7 +1,7 @@
 //! What of a volume is served to whom: exports and their rules, as exports(5) writes them.
 //!
-//! An export is a directory and rules; a rule says which clients it is for and what they may do. Of several rules that fit a client
-//! the one for the fewest addresses counts.
+//! An export is a directory and rules; a rule says which clients it is for and what they may do. Of
+//! several rules that fit a client the one for the fewest addresses counts.
 
 mod parse;
 
@@ -56,12 +56,14 @@ pub struct Rule {
     pub told: WriteAck,
 }
 
-/// When a change is told to whoever asked for it. What a client asks to be made durable (COMMIT, stable writes) always is.
+/// When a change is told to whoever asked for it. What a client asks to be made durable (COMMIT,
+/// stable writes) always is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAck {
     /// When it survives anything (`sync`), as RFC 1813 4.8 demands.
     Durable,
-    /// When it survives the end of the daemon (`async`): a power cut may undo what clients believe done.
+    /// When it survives the end of the daemon (`async`): a power cut may undo what clients believe
+    /// done.
     Recorded,
 }
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc::unbounded_channel;
 use weft_vfs::{Caller, FileId, Ino, Kind, MakeNode, Vfs};
 
-/// In the bytes of a call it stands, with the byte after it, for a handle that is good: nobody can guess one.
+/// In the bytes of a call it stands, with the byte after it, for a handle that is good: nobody can
+/// guess one.
 const HANDLE: u8 = 0xfe;
 
 /// A service to call.

@@ -1,9 +1,9 @@
 //! File handles: what stands for a file on the wire (RFC 1813 2.3.3).
 //!
-//! A handle names an inode and the export through which it was found, and carries a keyed hash of both, so that nobody
-//! can make one up or use it in another export. The key is the volume's: handles outlive restarts and moves to another
-//! machine. In bytes: a version, three zeros, the inode of the export's directory, that of the file, its
-//! generation, and 16 bytes of the hash.
+//! A handle names an inode and the export through which it was found, and carries a keyed hash of
+//! both, so that nobody can make one up or use it in another export. The key is the volume's:
+//! handles outlive restarts and moves to another machine. In bytes: a version, three zeros, the
+//! inode of the export's directory, that of the file, its generation, and 16 bytes of the hash.
 
 use crate::status::Status;
 use weft_vfs::{FileId, Ino, Secret};
@@ -32,7 +32,8 @@ impl HandleKey {
         HandleKey(secret)
     }
 
-    /// A number that tells the export of directory `export` from those of others and of other volumes (`fsid`).
+    /// A number that tells the export of directory `export` from those of others and of other
+    /// volumes (`fsid`).
     pub(crate) fn fsid(&self, export: Ino) -> u64 {
         let hash = blake3::keyed_hash(&self.0, &export.0.to_be_bytes());
         u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))

@@ -1,8 +1,10 @@
-//! NFS and its companions to `vfs` calls and back: nothing of what the file system means lives here.
+//! NFS and its companions to `vfs` calls and back: nothing of what the file system means lives
+//! here.
 //!
-//! `xdr` and `rpc` know the bytes, `mount`, `v3`, `locking` and `portmap` the translation of one protocol each, `export` who may do what with
-//! which part of a volume, `handle` how files are named on the wire, `server` how requests arrive and replies leave.
-//! Nothing below `server` waits or knows of connections, so that another version of NFS fits in beside `v3`.
+//! `xdr` and `rpc` know the bytes, `mount`, `v3`, `locking` and `portmap` the translation of one
+//! protocol each, `export` who may do what with which part of a volume, `handle` how files are
+//! named on the wire, `server` how requests arrive and replies leave. Nothing below `server` waits
+//! or knows of connections, so that another version of NFS fits in beside `v3`.
 
 mod dispatch;
 pub mod export;

@@ -1,7 +1,8 @@
 //! Locks of NFS's clients: NLM asks for them, NSM tells who has restarted.
 //!
-//! The locks themselves are in the volume's one table; this knows what they are called on the wire, and whose they are. What is to be sent to
-//! clients goes into a queue that somebody empties; nothing here waits for them.
+//! The locks themselves are in the volume's one table; this knows what they are called on the wire,
+//! and whose they are. What is to be sent to clients goes into a queue that somebody empties;
+//! nothing here waits for them.
 
 mod arguments;
 mod clients;

@@ -77,8 +77,8 @@ fn mount(
     Ok(())
 }
 
-/// The handle of the directory that `path` names: an export, or a directory in one. Below an export the
-/// one who calls must be allowed to walk there: else it learns no more than that.
+/// The handle of the directory that `path` names: an export, or a directory in one. Below an export
+/// the one who calls must be allowed to walk there: else it learns no more than that.
 fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Result<[u8; HANDLE_BYTES], Failure> {
     let path = parts(path);
     let contains = |exported: &&Exported| path.starts_with(&exported.export.path);

@@ -1,5 +1,5 @@
-//! The portmapper, versions 2 to 4 (RFC 1833): tells which program is served where. It knows what this daemon serves, and takes nothing
-//! from others.
+//! The portmapper, versions 2 to 4 (RFC 1833): tells which program is served where. It knows what
+//! this daemon serves, and takes nothing from others.
 
 use crate::dispatch::{Outcome, Service};
 use crate::export::{Client, Transport};
@@ -109,7 +109,8 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     })
 }
 
-/// Whether only the version asked for will do. Told of another one, a client learns there which ones there are.
+/// Whether only the version asked for will do. Told of another one, a client learns there which
+/// ones there are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Exactly {
     Always,

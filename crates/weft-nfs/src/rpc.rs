@@ -11,7 +11,8 @@ const REPLY: u32 = 1;
 
 /// Longest credential or verifier (RFC 5531 8.2).
 const AUTH_BYTES_MAX: usize = 400;
-/// Most supplementary groups, and longest machine name in bytes, of `AUTH_SYS` (RFC 5531 Appendix A).
+/// Most supplementary groups, and longest machine name in bytes, of `AUTH_SYS` (RFC 5531 Appendix
+/// A).
 const GROUPS_MAX: u32 = 16;
 const MACHINE_BYTES_MAX: usize = 255;
 

@@ -1,8 +1,10 @@
-//! How requests arrive and replies leave: a listening socket, a task for each connection, and the few threads that wait.
+//! How requests arrive and replies leave: a listening socket, a task for each connection, and the
+//! few threads that wait.
 //!
-//! A task reads its connection, has each call served where it stands, and sends the replies in the order in which they are ready. What would
-//! have to wait for a disk goes to a thread that may; what must be durable first goes to the one that sees to that for all at
-//! once. A connection whose replies are not taken is not read from, so memory has a bound for each client.
+//! A task reads its connection, has each call served where it stands, and sends the replies in the
+//! order in which they are ready. What would have to wait for a disk goes to a thread that may;
+//! what must be durable first goes to the one that sees to that for all at once. A connection whose
+//! replies are not taken is not read from, so memory has a bound for each client.
 
 mod calling;
 mod connection;
@@ -236,7 +238,8 @@ impl Server {
         service.handle(&service.exports[0], file).to_vec()
     }
 
-    /// Takes no more requests, and returns when those that were taken have been answered, or cannot be soon.
+    /// Takes no more requests, and returns when those that were taken have been answered, or cannot
+    /// be soon.
     pub fn stop(&self) {
         let Some(runtime) = self.runtime.lock().take() else { return };
         self.stop.send_replace(true);
@@ -281,8 +284,8 @@ fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// The volume's key for handles, made when it is first served. One that is only read and has none gets one for
-/// as long as this lasts.
+/// The volume's key for handles, made when it is first served. One that is only read and has none
+/// gets one for as long as this lasts.
 fn handle_secret(vfs: &Vfs) -> Result<Secret, ServerError> {
     const NAME: &str = "handles";
     let fresh = random::<32>().map_err(ServerError::System)?;
@@ -325,7 +328,8 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connecti
     }
 }
 
-/// Counts a connection of `client`; none if it has its share. One that no rule lets in may be evicted.
+/// Counts a connection of `client`; none if it has its share. One that no rule lets in may be
+/// evicted.
 fn admit(shared: &Shared, client: &Client) -> Option<(Guest, Option<Evicted>)> {
     if shared.service.lets_in(client) {
         return shared.peers.admit(client.address).map(|guest| (guest, None));

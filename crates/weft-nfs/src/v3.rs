@@ -1,7 +1,8 @@
 //! NFS version 3 (RFC 1813): its 21 procedures as calls of the `vfs`.
 //!
-//! Each reads all its arguments, makes one change at most, and writes its results. What it changed is made durable before the reply
-//! leaves (RFC 1813 4.8), by whoever sends it; only unstable writes need not be, and changes in an export that says so.
+//! Each reads all its arguments, makes one change at most, and writes its results. What it changed
+//! is made durable before the reply leaves (RFC 1813 4.8), by whoever sends it; only unstable
+//! writes need not be, and changes in an export that says so.
 
 mod attributes;
 mod content;
@@ -109,7 +110,8 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     }
 }
 
-/// The reply to a call that was carried out, but could not be made durable. No attributes are told of anything.
+/// The reply to a call that was carried out, but could not be made durable. No attributes are told
+/// of anything.
 pub(crate) fn failed(xid: u32, procedure: u32, status: Status) -> Reply {
     let mut reply = rpc::success(xid);
     fail(procedure, status, &mut reply, |reply, _| reply.bool(false));

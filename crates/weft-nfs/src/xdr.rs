@@ -1,7 +1,7 @@
 //! External data representation (RFC 4506): what RPC and NFS say in bytes.
 //!
-//! Reading never copies and never believes a length: it takes from the bytes at hand or fails. Everything is padded to
-//! four bytes.
+//! Reading never copies and never believes a length: it takes from the bytes at hand or fails.
+//! Everything is padded to four bytes.
 
 /// Bytes being read. Methods give none where the bytes end too early or say what they must not.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,8 @@ type PlaceId = (u64, usize);
 /// Most arenas that one program has.
 const ARENAS_MAX: usize = 4096;
 
-/// Places that a program may read. Dropped, nothing of them is ever written over, as the program may still read them, unless it has let go of everything.
+/// Places that a program may read. Dropped, nothing of them is ever written over, as the program
+/// may still read them, unless it has let go of everything.
 #[derive(Default)]
 pub(crate) struct Leases {
     /// What keeps each as it is, and how often it was lent.
@@ -96,7 +97,8 @@ impl Leases {
         Some(())
     }
 
-    /// The program does not have `arena` any more; none if it still holds something there, or never had it.
+    /// The program does not have `arena` any more; none if it still holds something there, or never
+    /// had it.
     pub(crate) fn forget(&mut self, arena: u64) -> Option<()> {
         let is_held = self.arenas.get(&arena)?.held > 0;
         if is_held {

@@ -1,5 +1,6 @@
-//! Memory that was given to programs, and whether they still have it when the daemon does not: nobody can be made to unmap what was lent, and until then it
-//! takes room, although the daemon has let go of it.
+//! Memory that was given to programs, and whether they still have it when the daemon does not:
+//! nobody can be made to unmap what was lent, and until then it takes room, although the daemon has
+//! let go of it.
 
 use parking_lot::Mutex;
 use rustix::io::fcntl_dupfd_cloexec;
@@ -47,7 +48,8 @@ impl Ledger {
     }
 }
 
-/// Whether any other process has `file` open or mapped: the kernel gives a lease for writing only if not (fcntl(2), `F_SETLEASE`).
+/// Whether any other process has `file` open or mapped: the kernel gives a lease for writing only
+/// if not (fcntl(2), `F_SETLEASE`).
 fn is_open_elsewhere(file: &OwnedFd) -> bool {
     // SAFETY: it takes numbers and touches no memory.
     let lease = |kind: i32| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) };

@@ -1,6 +1,7 @@
 //! Connections: who may have one, and what all of them share.
 //!
-//! Locks: that of the connections, that of the tokens and that of the ledger, of which nobody takes one who has another.
+//! Locks: that of the connections, that of the tokens and that of the ledger, of which nobody takes
+//! one who has another.
 
 use crate::ledger::Ledger;
 use crate::session::Session;
@@ -39,7 +40,8 @@ pub struct Limits {
     pub hello: Duration,
     /// How long somebody who says nothing keeps what others wait for.
     pub lease: Duration,
-    /// How long somebody waits for memory of which none is left. After that programs read as ever, by copies.
+    /// How long somebody waits for memory of which none is left. After that programs read as ever,
+    /// by copies.
     pub patience: Duration,
 }
 
@@ -77,7 +79,8 @@ impl Listener {
         let digits: String = number.iter().map(|byte| format!("{byte:02x}")).collect();
         let name = format!("weft/{digits}").into_bytes();
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        // It leaves nothing behind, however this ends; and who may connect follows from what is shown.
+        // It leaves nothing behind, however this ends; and who may connect follows from what is
+        // shown.
         bind(&socket, &SocketAddrUnix::new_abstract_name(&name)?)?;
         listen(&socket, 64)?;
         Ok(Listener { socket, name })
@@ -154,7 +157,8 @@ impl Server {
         Ok(Server { shared, thread: Some(thread) })
     }
 
-    /// What tells a program of a user where to find this, and that it may read a file: to be given to whoever may.
+    /// What tells a program of a user where to find this, and that it may read a file: to be given
+    /// to whoever may.
     pub fn inviter(&self) -> impl Fn(u32, Ino) -> io::Result<Vec<u8>> + Send + Sync + use<> {
         let shared = self.shared.clone();
         move |user, ino| {
@@ -299,7 +303,8 @@ impl Admitted {
         }
     }
 
-    /// How often memory may have become free: whoever finds none left can tell from it whether some has come since.
+    /// How often memory may have become free: whoever finds none left can tell from it whether some
+    /// has come since.
     pub(crate) fn freed(&self) -> u64 {
         self.shared.connections.lock().freed
     }
@@ -324,8 +329,8 @@ impl Admitted {
         self.shared.connections.lock().open.get(&self.number).is_none_or(|own| own.is_revoked)
     }
 
-    /// Waits until memory may have become free since it had `freed` times, until `deadline`: false if that has passed. Takes back what somebody held for too
-    /// long without a word.
+    /// Waits until memory may have become free since it had `freed` times, until `deadline`: false
+    /// if that has passed. Takes back what somebody held for too long without a word.
     pub(crate) fn wait_for_memory(&self, freed: u64, deadline: Instant) -> bool {
         let mut connections = self.shared.connections.lock();
         if self.shared.is_stopped.load(Ordering::Acquire) || now() >= deadline {

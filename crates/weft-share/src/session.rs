@@ -85,7 +85,8 @@ impl Session {
     fn serve(&mut self) -> Result<(), End> {
         let mut buffer = vec![0; PACKET_BYTES_MAX];
         loop {
-            // Descriptors that come along are for the kernel to close: some file systems could have this wait for ever if it did.
+            // Descriptors that come along are for the kernel to close: some file systems could have
+            // this wait for ever if it did.
             let received = rustix::io::retry_on_intr(|| recv(&*self.socket, &mut buffer[..], RecvFlags::TRUNC));
             let len = match received {
                 // The kernel says the same of one that is to end.
@@ -203,7 +204,8 @@ impl Session {
         let lending = self.leases.lend(&pool, parts);
         let descriptors = if lending.parts.is_empty() { Ok(Vec::new()) } else { self.give(&lending) };
         let Ok(descriptors) = descriptors else {
-            // There are too many open files, or its user has enough that the daemon knows nothing of.
+            // There are too many open files, or its user has enough that the daemon knows nothing
+            // of.
             self.leases.take_back(&lending);
             return Ok((Err(libc::ENOBUFS), Vec::new()));
         };

@@ -1,4 +1,5 @@
-//! What programs are lent, and what those get that break the rules. Here they speak to the daemon packet by packet.
+//! What programs are lent, and what those get that break the rules. Here they speak to the daemon
+//! packet by packet.
 
 use memmap2::{MmapOptions, MmapRaw};
 use proptest::prelude::*;

@@ -1,8 +1,8 @@
-//! What the columns cost that history will need (`since`, the empty digests), while history is off: the same rows put
-//! into the tables as they are and into tables without them, in turn.
+//! What the columns cost that history will need (`since`, the empty digests), while history is off:
+//! the same rows put into the tables as they are and into tables without them, in turn.
 //!
-//! `cargo run --release -p weft-store --example history_columns -- DIRECTORY`; the directory is used for databases that
-//! are deleted at the end.
+//! `cargo run --release -p weft-store --example history_columns -- DIRECTORY`; the directory is
+//! used for databases that are deleted at the end.
 
 use rusqlite::{Connection, Result, params};
 use std::path::Path;

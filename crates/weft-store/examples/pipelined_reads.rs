@@ -1,5 +1,6 @@
-//! How fast a server hands out the blocks of a volume's newest file to one connection that always has some of them asked for, in MB/s:
-//! `pipelined_reads 'host=DIRECTORY user=NAME dbname=NAME' SCHEMA [ASKED_FOR]`. What reads of a mounted volume are compared with.
+//! How fast a server hands out the blocks of a volume's newest file to one connection that always
+//! has some of them asked for, in MB/s: `pipelined_reads 'host=DIRECTORY user=NAME dbname=NAME'
+//! SCHEMA [ASKED_FOR]`. What reads of a mounted volume are compared with.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::time::Instant;

@@ -1,7 +1,8 @@
-//! Measures a store alone: commits of many rows and of many blocks, look-ups, listing, reading blocks.
+//! Measures a store alone: commits of many rows and of many blocks, look-ups, listing, reading
+//! blocks.
 //!
-//! `cargo run --release -p weft-store --example rates -- DIRECTORY`; the directory is used for volumes that are
-//! deleted at the end.
+//! `cargo run --release -p weft-store --example rates -- DIRECTORY`; the directory is used for
+//! volumes that are deleted at the end.
 
 use std::time::Instant;
 use weft_block::Rope;

@@ -19,7 +19,8 @@ pub struct Batch {
     pub time: Timestamp,
     /// Counters as they are after it.
     pub counters: Counters,
-    /// Blocks to write before the rows that name them, for [`crate::Store::apply`]. Their ids are new and ascending.
+    /// Blocks to write before the rows that name them, for [`crate::Store::apply`]. Their ids are
+    /// new and ascending.
     pub blocks: Vec<NewBlock>,
     /// Changes of `fileatt`.
     pub inodes: Vec<InodeChange>,
@@ -142,7 +143,8 @@ pub enum ExtentChange {
         /// Indices; the end may be `u64::MAX`.
         range: Range<u64>,
     },
-    /// Index `index` is block `block`: one of this batch's, or one that some extent names already (shared).
+    /// Index `index` is block `block`: one of this batch's, or one that some extent names already
+    /// (shared).
     Put {
         /// The file.
         ino: Ino,

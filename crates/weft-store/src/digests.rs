@@ -1,12 +1,13 @@
 //! Digests of files and directories, kept with each commit.
 //!
-//! A commit tells which files and names it changes; the digests of those files, of the directories above them and of the
-//! root follow, each once however often it changed. What a change must not read again is kept in rows: values of a large file's subtrees
-//! ([`file`]), hashes of entries and of what begins alike in a large directory ([`directory`]). Knows rows and not the engine
-//! that keeps them: an engine answers [`DigestRows`] inside the transaction of the commit.
+//! A commit tells which files and names it changes; the digests of those files, of the directories
+//! above them and of the root follow, each once however often it changed. What a change must not
+//! read again is kept in rows: values of a large file's subtrees ([`file`]), hashes of entries and
+//! of what begins alike in a large directory ([`directory`]). Knows rows and not the engine that
+//! keeps them: an engine answers [`DigestRows`] inside the transaction of the commit.
 //!
-//! A file of which a part is damaged has no digest once it changes, nor have its entries and the directories above it: until
-//! the damage is mended, nothing tells what they would be.
+//! A file of which a part is damaged has no digest once it changes, nor have its entries and the
+//! directories above it: until the damage is mended, nothing tells what they would be.
 //!
 //! Definition: docs/reference/digest.md. Rows: docs/reference/format.md.
 
@@ -53,7 +54,8 @@ pub(crate) fn after(prefix: &[u8]) -> Option<Vec<u8>> {
 pub(crate) trait DigestRows {
     /// None if there is none.
     fn inode(&self, ino: Ino) -> Result<Option<Inode>>;
-    /// An inode that is about to be removed. May be none as well if nothing is kept for it but its digest.
+    /// An inode that is about to be removed. May be none as well if nothing is kept for it but its
+    /// digest.
     fn leaving(&self, ino: Ino) -> Result<Option<Inode>>;
     /// Keeps the digest of an inode that there is, or that it has none.
     fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()>;
@@ -64,7 +66,8 @@ pub(crate) trait DigestRows {
     fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>>;
     /// Keeps the hash of an entry that there is, or that it has none.
     fn set_entry(&self, parent: Ino, name: &Name, hash: Option<&Digest>) -> Result<()>;
-    /// The first `limit` entries of `parent` whose names begin with `prefix`, in the order of the names' bytes, with their hashes.
+    /// The first `limit` entries of `parent` whose names begin with `prefix`, in the order of the
+    /// names' bytes, with their hashes.
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>>;
 
     /// What is kept of the entries of `parent` that begin with `prefix`.

@@ -1,9 +1,10 @@
 //! Blocks of a server, kept in a file of a local disk as well, also from one mount to the next.
 //!
-//! It knows blocks by their values, which hash their bytes and where they stand, and gives none whose bytes do not hash to what the database says:
-//! what is old, torn, damaged or somebody else's is not found. So nothing in it is ever synced, and losing it loses nothing. What is read from the server
-//! and what is written goes in by a thread of its own, which leaves out what it cannot keep up with. A disk that fails or is full ends that, and
-//! [`DiskCacheStats::failure`] tells so.
+//! It knows blocks by their values, which hash their bytes and where they stand, and gives none
+//! whose bytes do not hash to what the database says: what is old, torn, damaged or somebody else's
+//! is not found. So nothing in it is ever synced, and losing it loses nothing. What is read from
+//! the server and what is written goes in by a thread of its own, which leaves out what it cannot
+//! keep up with. A disk that fails or is full ends that, and [`DiskCacheStats::failure`] tells so.
 
 mod slots;
 
@@ -62,8 +63,9 @@ struct Shared {
 }
 
 impl DiskCache {
-    /// Opens the cache of the volume that is called `name`, or makes it: of blocks of up to `block_size` bytes. One that cannot be had is empty and stays so, and
-    /// [`DiskCache::stats`] tells why.
+    /// Opens the cache of the volume that is called `name`, or makes it: of blocks of up to
+    /// `block_size` bytes. One that cannot be had is empty and stays so, and [`DiskCache::stats`]
+    /// tells why.
     pub(crate) fn open(options: &DiskCacheOptions, name: &str, block_size: u32) -> DiskCache {
         let (slots, failure) = match Slots::open(&path(&options.directory, name), options.bytes, block_size) {
             Ok(slots) => (Some(slots), None),

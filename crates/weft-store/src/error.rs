@@ -12,7 +12,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// Another transaction was in the way: try again.
     Conflict,
-    /// The database or a file cannot be reached or answered with an I/O error: wait, then try again.
+    /// The database or a file cannot be reached or answered with an I/O error: wait, then try
+    /// again.
     Unavailable,
     /// No space: free some, then try again.
     Full,
@@ -124,7 +125,8 @@ impl Error {
         matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
     }
 
-    /// Whether a commit that failed so may have happened all the same, or may happen yet: who was asked for it did not say what became of it.
+    /// Whether a commit that failed so may have happened all the same, or may happen yet: who was
+    /// asked for it did not say what became of it.
     pub fn leaves_doubt(&self) -> bool {
         match self {
             Error::Interrupted | Error::Unconfirmed | Error::Unheard(_) => true,
@@ -172,7 +174,8 @@ fn sqlite_kind(error: &rusqlite::Error) -> ErrorKind {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => ErrorKind::Conflict,
         Some(ErrorCode::DiskFull) => ErrorKind::Full,
-        // Unknown: it refuses to prepare a statement. They are always the same ones, so it is the schema that is not what Weft made.
+        // Unknown: it refuses to prepare a statement. They are always the same ones, so it is the
+        // schema that is not what Weft made.
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown) => ErrorKind::Corrupt,
         Some(
             ErrorCode::SystemIoFailure
@@ -197,8 +200,9 @@ fn full(error: &tokio_postgres::Error) -> String {
     format!("{}{detail}", said.message())
 }
 
-/// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01 to 57P03). One that stands before others
-/// says that it cannot reach one of them (class 08; Citus, if it breaks in between, by words alone): what was begun there is lost in the same way.
+/// A server that ends says so as the answer to whatever was asked, and closes then (SQLSTATE 57P01
+/// to 57P03). One that stands before others says that it cannot reach one of them (class 08; Citus,
+/// if it breaks in between, by words alone): what was begun there is lost in the same way.
 pub(crate) fn tells_the_end(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|said| match said.code().code() {
         "XX000" => said.message().contains("connection"),
@@ -209,7 +213,8 @@ pub(crate) fn tells_the_end(error: &tokio_postgres::Error) -> bool {
 /// By the classes of SQLSTATE (PostgreSQL documentation, "PostgreSQL Error Codes").
 fn postgres_kind(error: &tokio_postgres::Error) -> ErrorKind {
     let Some(code) = error.code() else {
-        // What the server never said: a connection that broke or was refused; or a value that did not fit its column.
+        // What the server never said: a connection that broke or was refused; or a value that did
+        // not fit its column.
         let is_conversion =
             error.to_string().starts_with("error deserializing") || error.to_string().starts_with("error serializing");
         return if is_conversion { ErrorKind::Bug } else { ErrorKind::Unavailable };

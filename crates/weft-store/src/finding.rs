@@ -50,8 +50,8 @@ pub(crate) const NOTHING_REPAIRED: &str = "nothing is repaired while";
 /// Something a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The file or directory it is about; none for the volume as a whole. Bytes, as names are; an inode that
-    /// no name leads to is `#` and its number.
+    /// The file or directory it is about; none for the volume as a whole. Bytes, as names are; an
+    /// inode that no name leads to is `#` and its number.
     pub path: Option<Vec<u8>>,
     /// What is wrong.
     pub what: String,

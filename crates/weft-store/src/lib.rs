@@ -1,8 +1,9 @@
 //! Rows and blocks: what a volume keeps, and the one way to change it.
 //!
-//! A [`Store`] reads rows, reads blocks and applies one [`Batch`] atomically, in a [`Transaction`]. It knows no rule of
-//! the file system: it could be tested with made-up rows. [`sqlite`] is the embedded
-//! implementation, [`postgres`] the one over the wire; [`log`] is the intent log that makes an fsync cost one append.
+//! A [`Store`] reads rows, reads blocks and applies one [`Batch`] atomically, in a [`Transaction`].
+//! It knows no rule of the file system: it could be tested with made-up rows. [`sqlite`] is the
+//! embedded implementation, [`postgres`] the one over the wire; [`log`] is the intent log that
+//! makes an fsync cost one append.
 //!
 //! The format (tables, columns, invariants) is `docs/reference/format.md`.
 

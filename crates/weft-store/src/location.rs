@@ -37,7 +37,8 @@ pub struct Opened {
 }
 
 impl Location {
-    /// What a user's word for a volume means: a URL of PostgreSQL, or else a path. `Unusable` for a URL that makes no sense.
+    /// What a user's word for a volume means: a URL of PostgreSQL, or else a path. `Unusable` for a
+    /// URL that makes no sense.
     pub fn parse(named: &Path) -> Result<Location> {
         match named.to_str() {
             Some(text) if is_address(text) => Ok(Location::Postgres(Box::new(Address::parse(text)?))),

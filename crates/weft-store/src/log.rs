@@ -1,9 +1,10 @@
-//! The intent log: a preallocated file to which an fsync appends the operations since the last commit.
+//! The intent log: a preallocated file to which an fsync appends the operations since the last
+//! commit.
 //!
-//! It knows operations only as numbered bytes. Whoever appended syncs after, perhaps while the next appends: a
-//! [`Sync`] makes durable what was appended before it began, and tells of any write that failed since it was last used
-//! or made, whoever began that write. The file has two halves; a commit in flight retires one
-//! while fsyncs go on in the other ([`IntentLog::switch`]).
+//! It knows operations only as numbered bytes. Whoever appended syncs after, perhaps while the next
+//! appends: a [`Sync`] makes durable what was appended before it began, and tells of any write that
+//! failed since it was last used or made, whoever began that write. The file has two halves; a
+//! commit in flight retires one while fsyncs go on in the other ([`IntentLog::switch`]).
 //!
 //! A log and a database belong together: `file` writes, `judge` tells what a mount finds, by
 //! records that `scan` reads sector by sector (`sector`) and a header that names the last mounts
@@ -148,7 +149,8 @@ impl OperationLog {
         }
     }
 
-    /// The next records of `epoch` that begin after operation `after`, in order; none if there are no more.
+    /// The next records of `epoch` that begin after operation `after`, in order; none if there are
+    /// no more.
     pub fn records(&self, epoch: u64, after: OpNo) -> Result<Vec<Record>> {
         match self {
             OperationLog::File(log) => {

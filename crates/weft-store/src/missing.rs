@@ -1,6 +1,6 @@
-//! Rows that are gone or damaged where nobody comes upon them: what the row of their inode counts is
-//! compared with the rows that are as they were written. A damaged row counts as gone. It may be the
-//! one that is asked for, as its key may be what is damaged.
+//! Rows that are gone or damaged where nobody comes upon them: what the row of their inode counts
+//! is compared with the rows that are as they were written. A damaged row counts as gone. It may be
+//! the one that is asked for, as its key may be what is damaged.
 
 use crate::error::{Error, Result};
 use crate::row::Ino;

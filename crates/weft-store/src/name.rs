@@ -10,7 +10,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(SmallVec<[u8; BYTES_INLINE]>);
 
-/// Names up to this length, which most have, need no memory of their own: nothing to allocate, nothing to follow.
+/// Names up to this length, which most have, need no memory of their own: nothing to allocate,
+/// nothing to follow.
 const BYTES_INLINE: usize = 24;
 
 /// Why some bytes are not a [`Name`].

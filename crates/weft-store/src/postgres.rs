@@ -1,8 +1,9 @@
 //! The store in a PostgreSQL database: metadata and blocks as rows, over its wire protocol.
 //!
-//! One daemon at a time holds a volume, by a lease that is a row (see `lease`). One connection commits; a few read, made when they are needed.
-//! A server that goes away makes whoever needs it wait; what cannot go on after that is told as `Unavailable`. The SQL is the part
-//! that engines of the same protocol share (see `statements`). `docs/reference/format.md` says what lies where.
+//! One daemon at a time holds a volume, by a lease that is a row (see `lease`). One connection
+//! commits; a few read, made when they are needed. A server that goes away makes whoever needs it
+//! wait; what cannot go on after that is told as `Unavailable`. The SQL is the part that engines of
+//! the same protocol share (see `statements`). `docs/reference/format.md` says what lies where.
 
 mod address;
 mod check;
@@ -385,8 +386,8 @@ impl Store for PostgresStore {
         self.disk_cache.as_ref().map(DiskCache::stats)
     }
 
-    /// Every commit is durable: there are so few that waiting for the disk costs nothing, and a server that crashed and came back without some of
-    /// them would not be what is in memory here.
+    /// Every commit is durable: there are so few that waiting for the disk costs nothing, and a
+    /// server that crashed and came back without some of them would not be what is in memory here.
     fn are_commits_durable(&self) -> bool {
         true
     }

@@ -112,8 +112,8 @@ pub struct InodeRow {
     pub parent: Ino,
     /// Rows of `xattr` for it: fewer that are there are damage.
     pub xattrs: u32,
-    /// All content of a small file (bytes past its end up to `size` read as zero; such a file has no
-    /// extents), or the target of a symbolic link.
+    /// All content of a small file (bytes past its end up to `size` read as zero; such a file has
+    /// no extents), or the target of a symbolic link.
     pub inline: Option<Slice>,
 }
 

@@ -1,7 +1,8 @@
 //! The embedded store: metadata in SQLite, blocks in segment files or in the same database.
 //!
-//! One connection writes; a few read, each inside an open read transaction that ends with the next commit
-//! (a transaction for every read would cost more than the read). `docs/reference/format.md` says what lies where.
+//! One connection writes; a few read, each inside an open read transaction that ends with the next
+//! commit (a transaction for every read would cost more than the read). `docs/reference/format.md`
+//! says what lies where.
 
 mod apply;
 mod aside;
@@ -135,8 +136,8 @@ pub struct SqliteStore {
     _directory: Option<tempfile::TempDir>,
     /// Closed after all that SQLite has open, for the same reason as the hold.
     _database: Option<Arc<renew::Database>>,
-    /// Closed last: the hold of the volume, and no other descriptor of the database may be closed while
-    /// SQLite has it open (its POSIX locks would go).
+    /// Closed last: the hold of the volume, and no other descriptor of the database may be closed
+    /// while SQLite has it open (its POSIX locks would go).
     _hold: Option<open::Hold>,
     /// By which all these are closed.
     rights_at_end: AtEnd,
@@ -329,9 +330,9 @@ impl Store for SqliteStore {
     }
 }
 
-/// Bytes that blocks in the database may take of `free` ones. Each is written to the log first: what
-/// that holds must fit into the database after it, or nothing could be committed any more, removals
-/// included.
+/// Bytes that blocks in the database may take of `free` ones. Each is written to the log first:
+/// what that holds must fit into the database after it, or nothing could be committed any more,
+/// removals included.
 fn writable(free: u64) -> u64 {
     free - (free / 2).min(LOG_BYTES_MAX)
 }

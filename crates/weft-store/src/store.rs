@@ -30,7 +30,8 @@ pub trait Store: Send + Sync {
     /// Up to `limit` entries of `parent` with a cookie above `after`, in cookie order.
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>>;
 
-    /// The same of those entries alone whose rows are as they were written, where [`Store::names`] fails.
+    /// The same of those entries alone whose rows are as they were written, where [`Store::names`]
+    /// fails.
     fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         self.names(parent, after, limit)
     }
@@ -38,7 +39,8 @@ pub trait Store: Send + Sync {
     /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
 
-    /// The index of a block of `ino` in `range`, counted from an end of it; none if there are not as many.
+    /// The index of a block of `ino` in `range`, counted from an end of it; none if there are not
+    /// as many.
     fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
         let found = self.extents(ino, range)?;
         let at = match nth {
@@ -49,14 +51,14 @@ pub trait Store: Send + Sync {
         Ok(at.and_then(|at| found.get(at)).map(|(index, _)| *index))
     }
 
-    /// Fails with `Corrupt` if entries of `directory` are gone or damaged: whole ones are not as many
-    /// as its row says. Takes time in proportion to the directory.
+    /// Fails with `Corrupt` if entries of `directory` are gone or damaged: whole ones are not as
+    /// many as its row says. Takes time in proportion to the directory.
     fn refuse_missing_names(&self, _directory: Ino) -> Result<()> {
         Ok(())
     }
 
-    /// Fails with `Corrupt` if rows of blocks of `ino` are gone or damaged, so that a block without a
-    /// row may be no hole: those that are whole hold fewer bytes than the file's row says. Takes
+    /// Fails with `Corrupt` if rows of blocks of `ino` are gone or damaged, so that a block without
+    /// a row may be no hole: those that are whole hold fewer bytes than the file's row says. Takes
     /// time in proportion to the file's blocks.
     fn refuse_missing_blocks(&self, _ino: Ino) -> Result<()> {
         Ok(())
@@ -78,14 +80,15 @@ pub trait Store: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The digest of `ino` as of the last commit: of a file or anything else by what a directory lists it, of a directory its own
-    /// (docs/reference/digest.md). None if there is no such inode, or no digest of it.
+    /// The digest of `ino` as of the last commit: of a file or anything else by what a directory
+    /// lists it, of a directory its own (docs/reference/digest.md). None if there is no such inode,
+    /// or no digest of it.
     fn digest(&self, _ino: Ino) -> Result<Option<Digest>> {
         Ok(None)
     }
 
-    /// Up to `limit` entries of directory `parent` after position `after`, as [`Store::names`], with what its digest says of them.
-    /// `Corrupt` if the row of what one of them names is gone.
+    /// Up to `limit` entries of directory `parent` after position `after`, as [`Store::names`],
+    /// with what its digest says of them. `Corrupt` if the row of what one of them names is gone.
     fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
         let listed = |name: NameRow| {
             let inode = self.inodes(name.ino, 1)?.pop().filter(|inode| inode.ino == name.ino);
@@ -95,8 +98,9 @@ pub trait Store: Send + Sync {
         self.names(parent, after, limit)?.into_iter().map(listed).collect()
     }
 
-    /// BLAKE3 of the content of file `ino` as of the last commit. None if there is no such file, no digest of it, or so many zeros that
-    /// hashing them would take long: more than 256 times 4 MiB in whole pieces.
+    /// BLAKE3 of the content of file `ino` as of the last commit. None if there is no such file, no
+    /// digest of it, or so many zeros that hashing them would take long: more than 256 times 4 MiB
+    /// in whole pieces.
     fn content_digest(&self, _ino: Ino) -> Result<Option<Digest>> {
         Ok(None)
     }
@@ -110,14 +114,16 @@ pub trait Store: Send + Sync {
     /// with `ReadMode::CachedOnly` when the bytes would have to be waited for.
     fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>>;
 
-    /// Bytes `range` of a block, as far as it reaches, verified as by [`Store::read_block`]: whatever part of the block
-    /// can be read and verified alone and holds them, with where in the block it begins.
+    /// Bytes `range` of a block, as far as it reaches, verified as by [`Store::read_block`]:
+    /// whatever part of the block can be read and verified alone and holds them, with where in the
+    /// block it begins.
     fn read_part(&self, block: &BlockRef, _range: Range<usize>, mode: ReadMode) -> Result<Option<(usize, Block)>> {
         Ok(self.read_block(block, mode)?.map(|bytes| (0, bytes)))
     }
 
-    /// Has `visit` look at each of `blocks`, with its place among them, in their order and as soon as it is here: read as by
-    /// [`Store::read_block`]. Those that lie together are read together. Fails if all that was not visited cannot be had.
+    /// Has `visit` look at each of `blocks`, with its place among them, in their order and as soon
+    /// as it is here: read as by [`Store::read_block`]. Those that lie together are read together.
+    /// Fails if all that was not visited cannot be had.
     fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
         for (at, block) in blocks.iter().enumerate() {
             let read = self.read_block(block, ReadMode::Blocking);
@@ -131,13 +137,14 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Brings what readers are likely to ask for next, so that they need not wait for it: for a thread that may.
+    /// Brings what readers are likely to ask for next, so that they need not wait for it: for a
+    /// thread that may.
     fn prefetch(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Bytes of blocks that are best read together by [`Store::read_blocks`]: so many that nothing is waited for in between, so few that
-    /// others may read meanwhile.
+    /// Bytes of blocks that are best read together by [`Store::read_blocks`]: so many that nothing
+    /// is waited for in between, so few that others may read meanwhile.
     fn run_bytes(&self) -> u64 {
         1 << 20
     }
@@ -153,8 +160,8 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Copies durable commits from such a log to where they stay, as far as there is room and nobody
-    /// reads what they replace.
+    /// Copies durable commits from such a log to where they stay, as far as there is room and
+    /// nobody reads what they replace.
     fn settle(&self) -> Result<()> {
         Ok(())
     }
@@ -175,8 +182,9 @@ pub trait Store: Send + Sync {
         Ok(Applied { blocks })
     }
 
-    /// Why nothing can be committed here any more, if that is so: another process has taken the volume (`Held`), or it is not as this one left
-    /// it, or its files were removed or moved (`Unusable`).
+    /// Why nothing can be committed here any more, if that is so: another process has taken the
+    /// volume (`Held`), or it is not as this one left it, or its files were removed or moved
+    /// (`Unusable`).
     fn lost(&self) -> Option<Error> {
         None
     }
@@ -210,13 +218,15 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Waits until what commits freed is given back to that place, as far as it can be; tells its space then.
+    /// Waits until what commits freed is given back to that place, as far as it can be; tells its
+    /// space then.
     fn reclaim(&self) -> Result<Space> {
         self.space()
     }
 }
 
-/// A path from the root to `ino`, by what `names_of` tells of each on the way; `#` and the number of the first that has no name.
+/// A path from the root to `ino`, by what `names_of` tells of each on the way; `#` and the number
+/// of the first that has no name.
 pub fn path_to(ino: Ino, names_of: impl Fn(Ino) -> Result<Vec<(Ino, Name)>>) -> Result<Vec<u8>> {
     let (mut parts, mut at, mut seen) = (Vec::new(), ino, BTreeSet::new());
     while at != Ino::ROOT {
@@ -234,16 +244,18 @@ pub fn path_to(ino: Ino, names_of: impl Fn(Ino) -> Result<Vec<(Ino, Name)>>) -> 
     Ok(if parts.len() == 1 { b"/".to_vec() } else { parts.join(&b'/') })
 }
 
-/// A commit on its way: it takes blocks as they are built, so that not all of them need be in memory together,
-/// then the rows that name them. Dropped before [`Transaction::commit`] it changes nothing.
+/// A commit on its way: it takes blocks as they are built, so that not all of them need be in
+/// memory together, then the rows that name them. Dropped before [`Transaction::commit`] it changes
+/// nothing.
 pub trait Transaction {
-    /// Stores `blocks`, whose ids are above those of the blocks before them; tells where each will lie: they may be
-    /// on their way until the next call. After an error, which may be of earlier blocks, nothing but dropping the
-    /// transaction is left.
+    /// Stores `blocks`, whose ids are above those of the blocks before them; tells where each will
+    /// lie: they may be on their way until the next call. After an error, which may be of earlier
+    /// blocks, nothing but dropping the transaction is left.
     fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>>;
 
-    /// Applies the rows of `batch` and the blocks taken so far whole, or fails and changes nothing; `batch.blocks`
-    /// is not looked at. Reads meanwhile see the commit or not, in no order; all later ones do.
+    /// Applies the rows of `batch` and the blocks taken so far whole, or fails and changes nothing;
+    /// `batch.blocks` is not looked at. Reads meanwhile see the commit or not, in no order; all
+    /// later ones do.
     fn commit(self: Box<Self>, batch: &Batch) -> Result<()>;
 }
 
@@ -313,8 +325,8 @@ pub struct VolumeOptions {
     pub inodes_max: Option<u64>,
     /// Whether it keeps digests of files and directories.
     pub digests: bool,
-    /// From which byte of a file on its blocks lie in a table of its own, where blocks lie in the database of a server; none: all lie in
-    /// one table.
+    /// From which byte of a file on its blocks lie in a table of its own, where blocks lie in the
+    /// database of a server; none: all lie in one table.
     pub own_table_from: Option<u64>,
 }
 

@@ -2,10 +2,10 @@
 //!
 //! A sum is SipHash-1-3 (Aumasson and Bernstein, 2012) under a key of zeros, of the table's name
 //! and the row's columns, cut to 62 bits so that sums can be added in SQL. The encoding is the same
-//! in both engines, and is part of the format (docs/reference/format.md, "Sums of rows"). Digests, which
-//! change more often than the rows they stand in, have sums of their own. References to blocks are
-//! counted by the database itself, so what they add to a sum can be added to it: a change that
-//! follows damage keeps it visible.
+//! in both engines, and is part of the format (docs/reference/format.md, "Sums of rows"). Digests,
+//! which change more often than the rows they stand in, have sums of their own. References to
+//! blocks are counted by the database itself, so what they add to a sum can be added to it: a
+//! change that follows damage keeps it visible.
 
 use crate::batch::Counters;
 use crate::row::{BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place, Timestamp};
@@ -171,8 +171,8 @@ pub(crate) fn owned_extent((ino, index): (Ino, u64), (owner, block): (Ino, u64),
     Sum::of("owned extents").unsigned(ino.0).unsigned(index).unsigned(owner.0).unsigned(block).unsigned(since.0).end()
 }
 
-/// The sum of a block with `refs` references. What verifies parts of it is not in it: that follows from its
-/// value.
+/// The sum of a block with `refs` references. What verifies parts of it is not in it: that follows
+/// from its value.
 pub(crate) fn block(block: &BlockRef, refs: i64) -> i64 {
     let sum = Sum::of("blocks").unsigned(block.id.0).int(block.length.into()).unsigned(block.base).bytes(&block.value);
     let sum = match block.place {

@@ -1,4 +1,5 @@
-//! A disk that is full at any byte: a limit on the length of files makes the N-th write fail, for N = 1, 2, …
+//! A disk that is full at any byte: a limit on the length of files makes the N-th write fail, for N
+//! = 1, 2, …
 //!
 //! The limit counts for the process, so this is a program of its own with one test.
 
@@ -39,8 +40,8 @@ fn contents(store: &dyn Store) -> (CommitNo, Vec<InodeRow>, Vec<Vec<u8>>) {
     (store.header().expect("readable").commit, inodes, extents.iter().map(read).collect())
 }
 
-/// Commits while no file may grow past `bytes`; false if that passed. What fails must change nothing, neither
-/// now nor after the volume is opened again, and when there is room work goes on.
+/// Commits while no file may grow past `bytes`; false if that passed. What fails must change
+/// nothing, neither now nor after the volume is opened again, and when there is room work goes on.
 fn fails_at(bytes: u64, home: BlockHome) -> bool {
     let directory = tempfile::tempdir().expect("a directory");
     let path = &directory.path().join("volume");

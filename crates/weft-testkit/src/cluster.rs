@@ -31,7 +31,8 @@ impl Cluster {
     /// Starts a server with more settings, such as `-c fsync=off`.
     ///
     /// # Panics
-    /// If PostgreSQL is not installed or does not start: tests that need it must not pass without it.
+    /// If PostgreSQL is not installed or does not start: tests that need it must not pass without
+    /// it.
     pub fn start(settings: &str) -> Cluster {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/postgres-server");
         let directory = tempfile::tempdir().expect("a directory");
@@ -87,7 +88,8 @@ impl Cluster {
         client
     }
 
-    /// Does to the server what `order` says: `stop`, `crash` (all its processes end at once), `start`, `restart`.
+    /// Does to the server what `order` says: `stop`, `crash` (all its processes end at once),
+    /// `start`, `restart`.
     pub fn tell(&self, order: &str) {
         let mut talk = self.talk.lock();
         let input = talk.input.as_mut().expect("open until dropped");
@@ -96,7 +98,8 @@ impl Cluster {
     }
 }
 
-/// Somebody else who is connected. No program of its own: while one is started it has all files of this one open, and what they lock.
+/// Somebody else who is connected. No program of its own: while one is started it has all files of
+/// this one open, and what they lock.
 pub struct Client {
     runtime: Runtime,
     client: tokio_postgres::Client,

@@ -4,7 +4,8 @@ use crate::model::{Model, NodeId, ROOT};
 use std::collections::{BTreeMap, HashMap};
 use weft_vfs::{Caller, Cookie, ErrorKind, Ino, Kind, Vfs, Whence};
 
-/// The first difference between the two trees, if any; of nodes without a name, those of `held` are compared.
+/// The first difference between the two trees, if any; of nodes without a name, those of `held` are
+/// compared.
 pub fn compare(vfs: &Vfs, model: &Model, held: &HashMap<NodeId, Ino>) -> Result<(), String> {
     let mut seen = HashMap::new();
     directory(vfs, model, Ino::ROOT, ROOT, "", &mut seen)?;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory, hex};
 use weft_store::{CommitNo, Cookie, Ino, InodeRow, ReadMode, Store};
 
-/// The first digest that `store` keeps and that is wrong, if any; what the last commit says of the root included.
+/// The first digest that `store` keeps and that is wrong, if any; what the last commit says of the
+/// root included.
 pub fn check_digests(store: &dyn Store) -> Result<(), String> {
     let mut scratch = Scratch { store, found: BTreeMap::new(), above: BTreeSet::new() };
     let root = scratch.of(Ino::ROOT)?;

@@ -13,8 +13,8 @@ use weft_store::{
     NameRow, NewBlock, Place, ReadMode, Result, RoundTrips, Space, Store, Transaction, VolumeOptions,
 };
 
-/// A store in memory with a durable image and the eventual commits after it; or any store, to make its
-/// calls fail, but not to crash.
+/// A store in memory with a durable image and the eventual commits after it; or any store, to make
+/// its calls fail, but not to crash.
 pub struct CrashStore {
     live: Arc<dyn Store>,
     /// For a store in memory: the durable image, then one after each eventual commit.
@@ -119,8 +119,8 @@ impl CrashStore {
         self.faults.lock().met
     }
 
-    /// Power is lost: what is durable survives, and `survives` of 255 of the commits after it. A store that is not in memory loses nothing: it is as
-    /// if the daemon had been killed.
+    /// Power is lost: what is durable survives, and `survives` of 255 of the commits after it. A
+    /// store that is not in memory loses nothing: it is as if the daemon had been killed.
     pub fn crash(&self, survives: u8) {
         if self.memory.is_none() {
             return;

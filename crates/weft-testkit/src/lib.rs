@@ -1,5 +1,5 @@
-//! Support for tests: a reference file system that is obviously right, generated operations, stores that
-//! fail and crash on demand.
+//! Support for tests: a reference file system that is obviously right, generated operations, stores
+//! that fail and crash on demand.
 
 mod cluster;
 mod compare;

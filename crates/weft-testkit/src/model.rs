@@ -131,8 +131,8 @@ impl Model {
         self.nodes[id].ctime = self.now;
     }
 
-    /// open(O_CREAT | O_EXCL), mkdir(), mknod(), symlink() with `content` as its target; open(O_TMPFILE)
-    /// without a name: then it is held.
+    /// open(O_CREAT | O_EXCL), mkdir(), mknod(), symlink() with `content` as its target;
+    /// open(O_TMPFILE) without a name: then it is held.
     pub fn make(
         &mut self,
         caller: Caller,
@@ -150,7 +150,8 @@ impl Model {
         let mut made = node(new.kind, new.permissions & !new.umask, directory, self.now);
         (made.uid, made.gid) = (caller.uid, caller.gid);
         made.content = content.to_vec();
-        // A set-group-id directory gives its group to what is made in it, and the bit to directories (Linux).
+        // A set-group-id directory gives its group to what is made in it, and the bit to
+        // directories (Linux).
         if self.nodes[directory].permissions & 0o2000 != 0 {
             made.gid = self.nodes[directory].gid;
             made.permissions |= if new.kind == Kind::Directory { 0o2000 } else { 0 };

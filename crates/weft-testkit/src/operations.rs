@@ -1,5 +1,5 @@
-//! Generated operations. Indices are taken modulo what is there, so that every operation means something
-//! and sequences shrink.
+//! Generated operations. Indices are taken modulo what is there, so that every operation means
+//! something and sequences shrink.
 
 use proptest::prelude::*;
 use weft_store::ErrorKind as StoreErrorKind;

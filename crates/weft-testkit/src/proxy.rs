@@ -1,4 +1,5 @@
-//! Stands between a store and its server, and breaks connections, or has commits refused, when it is told to.
+//! Stands between a store and its server, and breaks connections, or has commits refused, when it
+//! is told to.
 
 mod messages;
 
@@ -18,11 +19,14 @@ use weft_store::postgres::Address;
 pub enum Break {
     /// Nothing.
     Never,
-    /// The connection breaks as soon as the server has committed, so many commits from now on (0: the next): the client never learns of it.
+    /// The connection breaks as soon as the server has committed, so many commits from now on (0:
+    /// the next): the client never learns of it.
     AfterCommit(u32),
-    /// The connection breaks when the client has sent so many more pieces (of whatever size): this one the server does not get.
+    /// The connection breaks when the client has sent so many more pieces (of whatever size): this
+    /// one the server does not get.
     BeforePiece(u32),
-    /// A commit, after so many from now on, is refused, as one that cannot be serialized (SQLSTATE 40001).
+    /// A commit, after so many from now on, is refused, as one that cannot be serialized (SQLSTATE
+    /// 40001).
     Refuse(u32),
 }
 
@@ -74,7 +78,8 @@ impl Proxy {
 
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// What the server says when it has committed (PostgreSQL documentation, "Message Formats", CommandComplete).
+/// What the server says when it has committed (PostgreSQL documentation, "Message Formats",
+/// CommandComplete).
 const COMMITTED: &[u8] = b"C\0\0\0\x0bCOMMIT\0";
 
 fn serve(client: UnixStream, server: PathBuf, state: &Arc<Mutex<State>>) {
@@ -93,7 +98,8 @@ fn serve(client: UnixStream, server: PathBuf, state: &Arc<Mutex<State>>) {
     let _ = forth.join();
 }
 
-/// Passes bytes on, as `change` leaves them, until either end closes or it says so; then both are closed.
+/// Passes bytes on, as `change` leaves them, until either end closes or it says so; then both are
+/// closed.
 fn pass(mut from: UnixStream, mut to: UnixStream, mut change: impl FnMut(&mut Vec<u8>) -> bool) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(len) = from.read(&mut buffer) {

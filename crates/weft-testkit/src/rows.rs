@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use weft_store::{Cookie, Ino, InodeRow, Kind, NameRow, Store};
 
-/// The first contradiction in the rows of `store`, if any. Nothing may be held open: orphans count as leaked.
+/// The first contradiction in the rows of `store`, if any. Nothing may be held open: orphans count
+/// as leaked.
 pub fn check_rows(store: &dyn Store) -> Result<(), String> {
     let failed = |error: weft_store::Error| error.to_string();
     let inodes = store.inodes(Ino(0), usize::MAX).map_err(failed)?;

@@ -33,7 +33,8 @@ pub struct Means {
 }
 
 impl Means {
-    /// Enough for any sequence of operations, but caches of next to nothing, so that everything is evicted and read again.
+    /// Enough for any sequence of operations, but caches of next to nothing, so that everything is
+    /// evicted and read again.
     pub const AMPLE: Means = Means { log_bytes: Some(1 << 20), dirty_bytes_max: 256 << 20, cache_bytes: 1 };
     /// As much, without an intent log, and with caches from which nothing need go.
     pub const NO_LOG: Means = Means { log_bytes: None, cache_bytes: 1 << 20, ..Means::AMPLE };
@@ -50,7 +51,8 @@ pub struct Driver {
     means: Means,
     model: Model,
     inos: HashMap<NodeId, Ino>,
-    /// The models of which one must hold after each operation that changed something, by its number.
+    /// The models of which one must hold after each operation that changed something, by its
+    /// number.
     past: Vec<(OpNo, Vec<Model>)>,
     /// The last operation that a sync covered.
     synced: OpNo,
@@ -110,7 +112,8 @@ impl Driver {
                 }
             }
             Step::Remount => {
-                // What was injected may fail the first tries; all must be kept for the one that succeeds.
+                // What was injected may fail the first tries; all must be kept for the one that
+                // succeeds.
                 let closed = (0..8).any(|_| self.vfs.close().is_ok());
                 if !closed {
                     return Err("closing fails for good".into());
@@ -185,8 +188,8 @@ impl Driver {
         self.means.log_bytes.map(|_| log_path(self.directory.path()))
     }
 
-    /// Opens the volume again: its state must be the model's after some operation that is not before the last
-    /// sync, and exactly that. Opening itself may fail first.
+    /// Opens the volume again: its state must be the model's after some operation that is not
+    /// before the last sync, and exactly that. Opening itself may fail first.
     fn reopen(&mut self) -> Result<(), String> {
         let failing = self.open();
         let met = self.store.set_faults(Faults::NONE).met;

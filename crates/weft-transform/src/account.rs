@@ -36,8 +36,8 @@ const MEMORY_BYTES_MAX: u64 = 1 << 30;
 pub struct Bounds {
     /// Bytes in memory of all networks: half of them are for one owner, a quarter for one network.
     pub memory_bytes: u64,
-    /// Bytes in temporary files of one owner: half of them are for one network. They do not hold for
-    /// the user whose process this is.
+    /// Bytes in temporary files of one owner: half of them are for one network. They do not hold
+    /// for the user whose process this is.
     pub temporary_bytes: u64,
 }
 

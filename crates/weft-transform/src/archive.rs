@@ -1,4 +1,5 @@
-//! What is in an archive, and where it lies there: so that members are read in place, without unpacking anything.
+//! What is in an archive, and where it lies there: so that members are read in place, without
+//! unpacking anything.
 
 use crate::stage::StageError;
 use std::cell::{Cell, RefCell};
@@ -26,7 +27,8 @@ pub struct Member {
     pub kind: Kind,
     /// Permission bits, where the archive tells them.
     pub permissions: Option<u32>,
-    /// When its content changed, in seconds since 1970, where the archive tells that in a way that needs no time zone.
+    /// When its content changed, in seconds since 1970, where the archive tells that in a way that
+    /// needs no time zone.
     pub changed: Option<i64>,
 }
 
@@ -53,8 +55,8 @@ pub enum Kind {
 /// Asked for the bytes of memory that are taken so far, before more is; false: that is too much.
 pub type Room<'a> = &'a mut dyn FnMut(usize) -> bool;
 
-/// The members of a tar archive (POSIX pax, ustar; GNU; v7). Where two are called alike the later one is what there is.
-/// `OutOfMemory` if there is no `room`.
+/// The members of a tar archive (POSIX pax, ustar; GNU; v7). Where two are called alike the later
+/// one is what there is. `OutOfMemory` if there is no `room`.
 pub fn tar_members(archive: &mut (impl Read + Seek), room: Room<'_>) -> io::Result<Vec<Member>> {
     let mut members = Members::new(room);
     let mut headers = Headers::default();
@@ -94,7 +96,8 @@ pub(crate) struct Headers {
 
 /// What a header is about; the reader is where its content begins.
 pub(crate) struct Found {
-    /// Where and how long a file's content is, only `size` tells. None of what is no member that can be had.
+    /// Where and how long a file's content is, only `size` tells. None of what is no member that
+    /// can be had.
     pub(crate) member: Option<Member>,
     /// Bytes of content.
     pub(crate) size: u64,
@@ -220,8 +223,8 @@ fn cut_off() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "it is cut off")
 }
 
-/// The members of a zip archive (PKWARE APPNOTE), as its central directory tells them. `OutOfMemory`
-/// if there is no `room`.
+/// The members of a zip archive (PKWARE APPNOTE), as its central directory tells them.
+/// `OutOfMemory` if there is no `room`.
 pub fn zip_members(archive: &mut (impl Read + Seek), room: Room<'_>) -> io::Result<Vec<Member>> {
     let opening = Opening { bytes: Cell::new(0), is_open: Cell::new(false), room: RefCell::new(room) };
     let opened = ZipArchive::new(Counted { reader: archive, opening: &opening });

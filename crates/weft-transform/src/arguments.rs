@@ -15,8 +15,8 @@ pub(crate) struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// Reads those of `call`; `flags` are options without a value, `values` those with one. `-NUMBER` stands for `-n NUMBER` where there is
-    /// such an option.
+    /// Reads those of `call`; `flags` are options without a value, `values` those with one.
+    /// `-NUMBER` stands for `-n NUMBER` where there is such an option.
     pub(crate) fn read(call: &'a Call, flags: &str, values: &str) -> Result<Arguments<'a>, NetworkError> {
         if let Some(word) = call.arguments.iter().find(|word| word.file.is_some()) {
             let message = format!("{} takes no file here; quote {} if it is none", call.name.text, word.text);

@@ -15,7 +15,8 @@ pub struct Words {
 }
 
 impl Words {
-    /// Adds those of the next `bytes`, and tells how many lines end in them. White space is that of POSIX's locale.
+    /// Adds those of the next `bytes`, and tells how many lines end in them. White space is that of
+    /// POSIX's locale.
     pub fn add(&mut self, bytes: &[u8]) -> u64 {
         let Some(first) = bytes.first() else { return 0 };
         let counted = count(bytes);
@@ -56,7 +57,8 @@ fn count(bytes: &[u8]) -> Counted {
     count_pieces(bytes)
 }
 
-/// The same, whatever the processor has. Without branches over pieces of one length, so that the compiler makes vectors of it.
+/// The same, whatever the processor has. Without branches over pieces of one length, so that the
+/// compiler makes vectors of it.
 #[inline(always)]
 fn count_pieces(bytes: &[u8]) -> Counted {
     let mut counted = Counted { words: 0, lines: u64::from(bytes.first() == Some(&b'\n')) };
@@ -131,7 +133,8 @@ impl Counts {
     }
 }
 
-/// Bytes, lines, words, and 1 or 0 for whether they begin and whether they end in a word, with a space between each two.
+/// Bytes, lines, words, and 1 or 0 for whether they begin and whether they end in a word, with a
+/// space between each two.
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (begins, ends) = (u8::from(self.begins_in_word), u8::from(self.ends_in_word));

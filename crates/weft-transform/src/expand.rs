@@ -1,4 +1,5 @@
-//! Named networks: `@name` stands for the text of one. They are put in before a network is read, so that what was made with one stays what it was.
+//! Named networks: `@name` stands for the text of one. They are put in before a network is read, so
+//! that what was made with one stays what it was.
 
 use crate::language::{self, Element, NetworkError, Word};
 

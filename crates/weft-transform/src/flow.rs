@@ -10,7 +10,8 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Bytes below which copying is cheaper than remembering where they lie.
 const SMALL_BYTES: usize = 512;
 
-/// The first `len` bytes of `buffer`, in no more memory than they need: whoever keeps them may keep many.
+/// The first `len` bytes of `buffer`, in no more memory than they need: whoever keeps them may keep
+/// many.
 pub(crate) fn filled(mut buffer: Buffer, len: usize) -> Slice {
     if len < buffer.len() / 4 {
         return Block::copy_of(&buffer[..len]).whole();
@@ -100,7 +101,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Adds bytes that lie somewhere already: by reference, but for a few among others that are copied.
+    /// Adds bytes that lie somewhere already: by reference, but for a few among others that are
+    /// copied.
     pub(crate) fn push(&mut self, slice: Slice) {
         if slice.len() < SMALL_BYTES && self.pieces.is_some() {
             return self.write(&slice);

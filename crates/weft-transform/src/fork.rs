@@ -1,5 +1,5 @@
-//! One stream for several readers, each at its own pace. What one has read and another has not is kept: some of it in memory, where they share
-//! it, the rest in a temporary file.
+//! One stream for several readers, each at its own pace. What one has read and another has not is
+//! kept: some of it in memory, where they share it, the rest in a temporary file.
 
 use crate::account::{Account, InMemory};
 use crate::flow::compact;
@@ -32,7 +32,8 @@ struct Fork {
     len: u64,
     spilled_from: u64,
     has_ended: bool,
-    /// Why there will be no more: for those who were not told yet, so that none takes it for the end.
+    /// Why there will be no more: for those who were not told yet, so that none takes it for the
+    /// end.
     failed: Option<Failed>,
     account: Account,
     /// What waits in memory.
@@ -151,7 +152,8 @@ impl Pull for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.has_left.store(true, Ordering::Relaxed);
-        // Whoever has it may read what this thread holds, so it is not waited for: what is kept here goes when more comes, or with the fork.
+        // Whoever has it may read what this thread holds, so it is not waited for: what is kept
+        // here goes when more comes, or with the fork.
         if let Some(mut fork) = self.fork.try_lock() {
             fork.readers[self.number].slices.clear();
         }
@@ -224,8 +226,8 @@ impl Fork {
         Ok(())
     }
 
-    /// Bytes that a reader may be behind in memory when `more` are added: fewer if the network keeps
-    /// much already.
+    /// Bytes that a reader may be behind in memory when `more` are added: fewer if the network
+    /// keeps much already.
     fn room(&mut self, more: usize) -> usize {
         let furthest = self.readers.iter().filter(|reader| !reader.is_gone).map(|reader| reader.waiting).max();
         let wanted = furthest.unwrap_or(0) + more;

@@ -96,7 +96,8 @@ struct Branch {
     slices: VecDeque<Slice>,
     /// The beginning of a line whose end was not read yet.
     begun: Option<Vec<u8>>,
-    /// The line to be taken next, without its newline, once it was looked for; none: there are no more.
+    /// The line to be taken next, without its newline, once it was looked for; none: there are no
+    /// more.
     line: Option<Option<Vec<u8>>>,
     /// The longest line so far, and once more what becomes of it.
     memory: InMemory,

@@ -8,7 +8,8 @@ use std::path::Path;
 /// Most bytes of a key file.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// What the key file called `name` in `directory` has. `NotFound`, `PermissionDenied` (others could read it, too), `InvalidData` (it is too long).
+/// What the key file called `name` in `directory` has. `NotFound`, `PermissionDenied` (others could
+/// read it, too), `InvalidData` (it is too long).
 pub fn read_key(directory: &Path, name: &str) -> io::Result<Vec<u8>> {
     let said = |error: io::Error| io::Error::new(error.kind(), format!("the key '{name}': {error}"));
     let file = File::open(directory.join(name)).map_err(said)?;

@@ -1,7 +1,8 @@
-//! The language that networks are written in: stages with arguments, one after the other by `|`, side by side in parentheses.
+//! The language that networks are written in: stages with arguments, one after the other by `|`,
+//! side by side in parentheses.
 //!
-//! Words are as a shell has them: separated by blanks, `'…'` takes all as it is, `"…"` all but `\"` and `\\`, a backslash the character
-//! after it. Nothing is replaced in them.
+//! Words are as a shell has them: separated by blanks, `'…'` takes all as it is, `"…"` all but `\"`
+//! and `\\`, a backslash the character after it. Nothing is replaced in them.
 
 use crate::expand::is_name;
 use std::fmt;

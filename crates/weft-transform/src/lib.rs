@@ -1,8 +1,9 @@
 //! Networks of stages that transform streams of bytes where they lie.
 //!
-//! A network is written in a small language ([`Network::parse`]), checked when it is made, and run any number of times ([`Run`]). Data goes
-//! from stage to stage as slices of blocks, by reference; a stage edits a slice in place where nobody else can reach its block. This crate
-//! knows `weft-block` and nothing of files.
+//! A network is written in a small language ([`Network::parse`]), checked when it is made, and run
+//! any number of times ([`Run`]). Data goes from stage to stage as slices of blocks, by reference;
+//! a stage edits a slice in place where nobody else can reach its block. This crate knows
+//! `weft-block` and nothing of files.
 //!
 //! ```
 //! use weft_block::Rope;
@@ -59,5 +60,6 @@ pub use stages::permuting::Permutations;
 pub use stages::sums::Sum;
 pub use whose::whose;
 
-/// Which stages these are: others may give something else. Its last number is raised whenever a stage gives something else than before.
+/// Which stages these are: others may give something else. Its last number is raised whenever a
+/// stage gives something else than before.
 pub const VERSION: &str = concat!("weft ", env!("CARGO_PKG_VERSION"), " stages 1");

@@ -56,8 +56,8 @@ impl Network {
         Ok(network)
     }
 
-    /// Reads the text of a network that was checked before, in little time and memory: what is wrong
-    /// with its regular expressions, if anything is, is told when it runs.
+    /// Reads the text of a network that was checked before, in little time and memory: what is
+    /// wrong with its regular expressions, if anything is, is told when it runs.
     pub fn known(text: &str) -> Result<Network, NetworkError> {
         let mut network =
             Network { parts: Vec::new(), files: 0, modules: BTreeSet::new(), gives: Shape::Unknown, fuses: true };
@@ -82,7 +82,8 @@ impl Network {
         self.files
     }
 
-    /// The files, counted from 0, that hold code which stages run. They are no part of what it reads if it names no file.
+    /// The files, counted from 0, that hold code which stages run. They are no part of what it
+    /// reads if it names no file.
     pub fn modules(&self) -> &BTreeSet<usize> {
         &self.modules
     }
@@ -134,7 +135,8 @@ impl Network {
         any(&self.parts, &|stage| stage.is_exported)
     }
 
-    /// Whether it gives the same of the same wherever it runs: what commands and libraries give follows from the machine, too.
+    /// Whether it gives the same of the same wherever it runs: what commands and libraries give
+    /// follows from the machine, too.
     pub fn is_repeatable(&self) -> bool {
         !any(&self.parts, &|stage| !stage.is_repeatable)
     }
@@ -144,7 +146,8 @@ impl Network {
         any(&self.parts, &|stage| !stage.keys.is_empty())
     }
 
-    /// What comes of `bytes`, all that there are; or any part of them, if it keeps places. `files` open those that it names.
+    /// What comes of `bytes`, all that there are; or any part of them, if it keeps places. `files`
+    /// open those that it names.
     pub fn apply(&self, bytes: Rope, files: &mut dyn Sources) -> Result<Rope, RunError> {
         let mut applied = Rope::new();
         for rope in Run::start(self, &mut Given { bytes, files })? {

@@ -56,7 +56,8 @@ pub fn svg(network: &Network, files: &[String], shown: fn(&str) -> String) -> St
     text + "</svg>\n"
 }
 
-/// Units of an SVG between shapes, and of shapes: their height, that of a row of them, the width of a character.
+/// Units of an SVG between shapes, and of shapes: their height, that of a row of them, the width of
+/// a character.
 const GAP: usize = 30;
 const BOX: usize = 30;
 const ROW: usize = 50;
@@ -97,7 +98,8 @@ impl<'a> Picture<'a> {
         picture
     }
 
-    /// Adds a shape after `before`; in `row`, or where the first of those lies, or in one of its own.
+    /// Adds a shape after `before`; in `row`, or where the first of those lies, or in one of its
+    /// own.
     fn shape(&mut self, label: String, is_file: bool, before: &[usize], row: Option<usize>) -> usize {
         let x = before.iter().map(|shape| self.shapes[*shape].x + self.shapes[*shape].width()).max().unwrap_or(0) + GAP;
         let row = row.or_else(|| before.first().map(|shape| self.shapes[*shape].row)).unwrap_or(self.rows);
@@ -108,7 +110,8 @@ impl<'a> Picture<'a> {
         number
     }
 
-    /// Adds what follows `before`, or what it reads if nothing is before it. Tells what it ends with.
+    /// Adds what follows `before`, or what it reads if nothing is before it. Tells what it ends
+    /// with.
     fn chain(&mut self, parts: &[Part], before: Option<(usize, usize)>) -> Vec<usize> {
         let (mut last, mut row): (Vec<usize>, Option<usize>) =
             before.map_or((Vec::new(), None), |(b, r)| (vec![b], Some(r)));

@@ -1,7 +1,8 @@
-//! Running a network: whoever reads asks the last stage, which asks the one before it, up to the source.
+//! Running a network: whoever reads asks the last stage, which asks the one before it, up to the
+//! source.
 //!
-//! Nothing is asked for that nobody needs: a stage that has ended lets those before it go. What waits between two
-//! stages is bounded by what one of them gives at once.
+//! Nothing is asked for that nobody needs: a stage that has ended lets those before it go. What
+//! waits between two stages is bounded by what one of them gives at once.
 
 use crate::account::{Account, Bounds};
 use crate::flow::{Input, Output, filled};
@@ -28,13 +29,15 @@ pub trait Source: Send {
     }
 }
 
-/// What opens a network's sources. Each may be opened several times, and is read from its beginning each time.
+/// What opens a network's sources. Each may be opened several times, and is read from its beginning
+/// each time.
 pub trait Sources {
     /// What the network reads if it names no file: nothing of [`Network::modules`].
     fn input(&mut self) -> io::Result<Box<dyn Source>>;
     /// A file, counted from 0.
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>>;
-    /// What tells the content of such a file from what it was before, and from others, if that is known without reading it.
+    /// What tells the content of such a file from what it was before, and from others, if that is
+    /// known without reading it.
     fn stamp(&mut self, _number: usize) -> io::Result<Option<[u8; 32]>> {
         Ok(None)
     }
@@ -127,15 +130,16 @@ pub(crate) trait Pull: Send {
     }
 }
 
-/// A network that runs: what comes of it, some bytes at a time. After an error there is no more to be had.
+/// A network that runs: what comes of it, some bytes at a time. After an error there is no more to
+/// be had.
 pub struct Run(Option<Box<dyn Pull>>);
 
 impl Run {
     /// Begins to run `network` on what `sources` open.
     pub fn start(network: &Network, sources: &mut dyn Sources) -> Result<Run, RunError> {
         let mut plan = network.plan().into_iter();
-        // Where each byte is made of one alone nothing is kept, and who begins anew for each part is
-        // not to be slow.
+        // Where each byte is made of one alone nothing is kept, and who begins anew for each part
+        // is not to be slow.
         let bounds = if network.keeps().place { None } else { sources.bounds() };
         let account = bounds.map_or_else(Account::now, |bounds| Account::of(sources.owner(), bounds));
         account.during(|| {
@@ -157,7 +161,8 @@ impl Iterator for Run {
     }
 }
 
-/// What the first of `parts` reads; it is taken if that is all it does. Joins all of whose branches read files read nothing else.
+/// What the first of `parts` reads; it is taken if that is all it does. Joins all of whose branches
+/// read files read nothing else.
 fn begin(parts: &mut vec::IntoIter<Part>, sources: &mut dyn Sources) -> Result<Box<dyn Pull>, RunError> {
     let source = match parts.as_slice().first() {
         Some(Part::File { number }) => sources.file(*number),

@@ -66,12 +66,14 @@ impl Wants {
     }
 }
 
-/// What a stage leaves as it was, so that more can be done with its results than to read them from front to back.
+/// What a stage leaves as it was, so that more can be done with its results than to read them from
+/// front to back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeps {
     /// There are as many bytes as before.
     pub length: bool,
-    /// Each byte follows from the one at the same place alone, so that any part can be had without the rest.
+    /// Each byte follows from the one at the same place alone, so that any part can be had without
+    /// the rest.
     pub place: bool,
 }
 
@@ -89,7 +91,8 @@ pub(crate) struct Stage {
     pub(crate) byte_map: Option<ByteMap>,
     /// Whether it works so hard that a thread of its own is worth handing its results over.
     pub(crate) is_heavy: bool,
-    /// Whether it is code that nobody has to trust, run outside of this process: who may have that is a matter of permission.
+    /// Whether it is code that nobody has to trust, run outside of this process: who may have that
+    /// is a matter of permission.
     pub(crate) is_exported: bool,
     /// Whether it gives the same of the same wherever it runs.
     pub(crate) is_repeatable: bool,
@@ -167,7 +170,8 @@ pub(crate) enum Progress {
 
 /// A stage that runs.
 pub(crate) trait Running: Send {
-    /// Takes from `input` and gives to `output`, until one is empty, the other full, or all is done.
+    /// Takes from `input` and gives to `output`, until one is empty, the other full, or all is
+    /// done.
     fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError>;
 }
 

@@ -49,7 +49,8 @@ impl TemporaryFile {
         self.file.read_exact_at(buffer, at)
     }
 
-    /// Gives back the room of all bytes before `at`, if the file system can: nobody reads them again.
+    /// Gives back the room of all bytes before `at`, if the file system can: nobody reads them
+    /// again.
     pub(crate) fn forget_before(&mut self, at: u64) {
         let at = at / UNIT * UNIT;
         if at < self.forgotten + UNIT {

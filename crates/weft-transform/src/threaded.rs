@@ -1,4 +1,5 @@
-//! Stages made of what reads and writes as it likes: it runs in a thread of its own, between two queues with bounds.
+//! Stages made of what reads and writes as it likes: it runs in a thread of its own, between two
+//! queues with bounds.
 
 use crate::account::Account;
 use crate::flow::{Input, Output};

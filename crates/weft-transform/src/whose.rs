@@ -2,8 +2,8 @@
 //! (subuid(5)) can be any of them in a user namespace, and has one share with all of them. Whatever
 //! counts what users of this machine take asks here first.
 //!
-//! The file is read again when it has changed, which is looked at every few seconds at most. Numbers
-//! below all ranges, which nearly all requests come from, take no lock.
+//! The file is read again when it has changed, which is looked at every few seconds at most.
+//! Numbers below all ranges, which nearly all requests come from, take no lock.
 
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};

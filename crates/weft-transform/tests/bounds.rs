@@ -1,5 +1,5 @@
-//! Bounds on the memory of stages that keep what they are given: whoever reads a link has its network
-//! run in the daemon.
+//! Bounds on the memory of stages that keep what they are given: whoever reads a link has its
+//! network run in the daemon.
 
 use std::io;
 use weft_block::Slice;

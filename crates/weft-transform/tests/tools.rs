@@ -1,4 +1,5 @@
-//! Each stage against the standard tool, on nasty and random input; networks against the same pipeline in a shell.
+//! Each stage against the standard tool, on nasty and random input; networks against the same
+//! pipeline in a shell.
 
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -266,7 +267,8 @@ fn damaged_data_is_an_error_and_never_wrong_bytes() {
             let mut damaged = compressed.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             if let Ok(made) = run(&back, &damaged, &[1000]) {
-                // Bits that mean nothing, such as the time in gzip's head; zstd has no checksum here.
+                // Bits that mean nothing, such as the time in gzip's head; zstd has no checksum
+                // here.
                 assert!(made == input || stage == "zstd", "{stage}, bit {bit}");
             }
         }

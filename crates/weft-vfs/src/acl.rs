@@ -1,7 +1,8 @@
-//! POSIX.1e access control lists as Linux keeps them in `system.posix_acl_*` (acl(5), linux/posix_acl_xattr.h).
+//! POSIX.1e access control lists as Linux keeps them in `system.posix_acl_*` (acl(5),
+//! linux/posix_acl_xattr.h).
 //!
-//! An ACL is a version and entries of tag, permission bits and id. Here lives how ACLs and permission
-//! bits follow from each other; who may do what is checked by whoever asks.
+//! An ACL is a version and entries of tag, permission bits and id. Here lives how ACLs and
+//! permission bits follow from each other; who may do what is checked by whoever asks.
 
 use crate::error::ErrorKind;
 
@@ -44,7 +45,8 @@ impl Acl {
         if acl.is_valid() { Ok(acl) } else { Err(ErrorKind::Invalid) }
     }
 
-    /// One entry each for owner, group and others; a mask where users or groups are named; order and bits right.
+    /// One entry each for owner, group and others; a mask where users or groups are named; order
+    /// and bits right.
     fn is_valid(&self) -> bool {
         let count = |tag| self.entries.iter().filter(|entry| entry.tag == tag).count();
         let known = [USER_OBJ, USER, GROUP_OBJ, GROUP, MASK, OTHER];
@@ -77,14 +79,16 @@ impl Acl {
         self.entries.len() == 3
     }
 
-    /// The nine permission bits that stand for it: the mask, where there is one, in the group's place.
+    /// The nine permission bits that stand for it: the mask, where there is one, in the group's
+    /// place.
     pub(crate) fn permissions(&self) -> u32 {
         let of = |tag| self.bits(tag).unwrap_or(0);
         of(USER_OBJ) << 6 | self.bits(MASK).unwrap_or_else(|| of(GROUP_OBJ)) << 3 | of(OTHER)
     }
 
-    /// What it gives a user who is not the owner (POSIX.1e 23.1.3): by what `is_user` and `is_member`
-    /// say of users and groups. `wanted` are the three bits asked for: one group must give all of them.
+    /// What it gives a user who is not the owner (POSIX.1e 23.1.3): by what `is_user` and
+    /// `is_member` say of users and groups. `wanted` are the three bits asked for: one group must
+    /// give all of them.
     pub(crate) fn grants(
         &self,
         owning_group: u32,
@@ -128,7 +132,8 @@ impl Acl {
         known && is_certain
     }
 
-    /// Sets owner, others, and mask (or group, without a mask) through `change` of (old bits, class shift).
+    /// Sets owner, others, and mask (or group, without a mask) through `change` of (old bits, class
+    /// shift).
     fn map(&mut self, change: impl Fn(u16, u32) -> u16) {
         let group_tag = if self.bits(MASK).is_some() { MASK } else { GROUP_OBJ };
         for entry in &mut self.entries {
@@ -149,7 +154,8 @@ impl Acl {
         self
     }
 
-    /// As a new file asked for with `permissions` gets it from its directory's default ACL (POSIX.1e 23.1.5).
+    /// As a new file asked for with `permissions` gets it from its directory's default ACL
+    /// (POSIX.1e 23.1.5).
     #[must_use]
     pub(crate) fn inherited(mut self, permissions: u32) -> Acl {
         self.map(|bits, shift| bits & u16::try_from(permissions >> shift & 7).expect("three bits"));

@@ -1,7 +1,7 @@
 //! Applies mutations to the state in memory.
 //!
-//! Each function first makes sure that all it needs is in memory (stopping if not), then changes it;
-//! past that point it cannot fail. The caller has checked that the mutation is allowed.
+//! Each function first makes sure that all it needs is in memory (stopping if not), then changes
+//! it; past that point it cannot fail. The caller has checked that the mutation is allowed.
 
 mod attributes;
 mod content;

@@ -39,7 +39,8 @@ pub struct Person {
 }
 
 thread_local! {
-    /// Not dropped with its thread: it is the holder by then, unless the thread dies amid a request.
+    /// Not dropped with its thread: it is the holder by then, unless the thread dies amid a
+    /// request.
     static ASKER: RefCell<ManuallyDrop<Asker>> = const { RefCell::new(ManuallyDrop::new(Asker::Holder)) };
 }
 
@@ -54,8 +55,8 @@ impl Drop for Asking {
     }
 }
 
-/// The number of the person who asks now ([`whose`]); where the holder does, of the one whose request
-/// this is.
+/// The number of the person who asks now ([`whose`]); where the holder does, of the one whose
+/// request this is.
 pub fn asking_user() -> u32 {
     Asker::now(Asker::uid).map_or_else(requesting_user, whose)
 }

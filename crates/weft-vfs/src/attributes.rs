@@ -33,7 +33,8 @@ pub struct Attributes {
     pub ctime: Timestamp,
     /// Creation.
     pub btime: Timestamp,
-    /// Of a transformation link a number that is another one when its content may be, 0 of one that gives nothing for now; else none.
+    /// Of a transformation link a number that is another one when its content may be, 0 of one that
+    /// gives nothing for now; else none.
     pub computed: Option<u64>,
     /// The users who may be told them.
     pub reach: Reach,

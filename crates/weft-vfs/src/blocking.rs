@@ -1,9 +1,10 @@
 //! Tells a transport that the current request is about to wait.
 //!
-//! A transport serves requests on few threads. Before an operation waits (for a disk, a commit, room
-//! for dirty data) it asks the thread's hook. The hook may arrange that another thread serves requests
-//! meanwhile, or judge that so short a wait is no reason to, and answer [`Answer::Wait`], or answer [`Answer::GiveUp`]: the operation then fails with
-//! `ErrorKind::WouldBlock`, having changed nothing, to be tried again on a thread that may wait.
+//! A transport serves requests on few threads. Before an operation waits (for a disk, a commit,
+//! room for dirty data) it asks the thread's hook. The hook may arrange that another thread serves
+//! requests meanwhile, or judge that so short a wait is no reason to, and answer [`Answer::Wait`],
+//! or answer [`Answer::GiveUp`]: the operation then fails with `ErrorKind::WouldBlock`, having
+//! changed nothing, to be tried again on a thread that may wait.
 
 use std::cell::RefCell;
 
@@ -25,7 +26,8 @@ pub enum Wait {
     Read,
     /// One short append to the intent log. It serves all who wait for one.
     Log,
-    /// A network that keeps places, in which code of others runs: mostly short, but nobody knows. It starts no threads that work for it alone.
+    /// A network that keeps places, in which code of others runs: mostly short, but nobody knows.
+    /// It starts no threads that work for it alone.
     Places,
     /// Any other network.
     Network,

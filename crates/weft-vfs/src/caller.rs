@@ -14,7 +14,8 @@ pub struct Caller {
     pub holds: Holds,
 }
 
-/// Whether a protocol keeps count of the inodes it was told of. A held inode outlives its last name.
+/// Whether a protocol keeps count of the inodes it was told of. A held inode outlives its last
+/// name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// Each inode returned is held once more (FUSE's lookup count).
@@ -64,8 +65,8 @@ impl Credentials {
     }
 }
 
-/// Names an inode for as long as the volume lives: a handle that a protocol gives out holds one. Numbers of inodes that
-/// a crash has undone are used again, with another generation.
+/// Names an inode for as long as the volume lives: a handle that a protocol gives out holds one.
+/// Numbers of inodes that a crash has undone are used again, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// Its number.

@@ -1,8 +1,9 @@
 //! Write-back: turns what changed in memory into one batch at a time.
 //!
-//! A commit takes a snapshot under the lock (rows copied, dirty pieces frozen), builds the batch and
-//! applies it without the lock, then notes under the lock what is clean. Commits run one at a time. If one
-//! fails, all that it held counts as changed again, and nothing is lost. Lock order: commit, log, state.
+//! A commit takes a snapshot under the lock (rows copied, dirty pieces frozen), builds the batch
+//! and applies it without the lock, then notes under the lock what is clean. Commits run one at a
+//! time. If one fails, all that it held counts as changed again, and nothing is lost. Lock order:
+//! commit, log, state.
 
 mod build;
 mod carried;
@@ -29,8 +30,8 @@ pub(crate) const ROWS_EAGER: usize = 50_000;
 /// Bytes under the volume left to the database and the log when there is no room for data any more.
 pub(crate) const SPACE_RESERVED: u64 = 4 << 20;
 
-/// Commits after a sync for which commits of the background are made durable, so that the next sync finds
-/// nothing but the intent log to write.
+/// Commits after a sync for which commits of the background are made durable, so that the next sync
+/// finds nothing but the intent log to write.
 const DURABLE_AFTER_SYNC: u64 = 8;
 
 /// Tries of one commit, when something is in its way each time.
@@ -43,14 +44,16 @@ struct Tries(u32);
 /// Whoever has it commits.
 #[derive(Default)]
 pub(crate) struct CommitState {
-    /// What the store was told to commit, and nobody knows whether it has, or will: the server may be at it still. It is tried again as it is
-    /// before anything else is committed. If the first try happens after all, it is the same.
+    /// What the store was told to commit, and nobody knows whether it has, or will: the server may
+    /// be at it still. It is tried again as it is before anything else is committed. If the first
+    /// try happens after all, it is the same.
     in_doubt: Option<(Snapshot, Durability)>,
 }
 
 impl Vfs {
-    /// All operations before the call are durable when it returns (POSIX fsync(), sync()). `NoSpace` or
-    /// `Io` when they cannot be made durable: they stay in memory and are tried again. `WouldBlock`.
+    /// All operations before the call are durable when it returns (POSIX fsync(), sync()).
+    /// `NoSpace` or `Io` when they cannot be made durable: they stay in memory and are tried again.
+    /// `WouldBlock`.
     pub fn sync(&self) -> Result<()> {
         self.sync_changes()?;
         self.refuse_lost()
@@ -89,8 +92,9 @@ impl Vfs {
         self.name_commit(target)
     }
 
-    /// All operations before the call survive the end of this process when it returns, though not a power cut; with
-    /// a volume in files, that is: others keep what they are given by syncs and commits alone. As [`Vfs::sync`].
+    /// All operations before the call survive the end of this process when it returns, though not a
+    /// power cut; with a volume in files, that is: others keep what they are given by syncs and
+    /// commits alone. As [`Vfs::sync`].
     pub fn record(&self) -> Result<()> {
         self.record_changes()?;
         self.refuse_lost()
@@ -123,8 +127,9 @@ impl Vfs {
         self.commit_until(target, Durability::Durable)
     }
 
-    /// Sees that all operations until `target` are durable in the intent log. False if a commit must do instead.
-    /// Several threads may do so at once: they append one by one and sync together.
+    /// Sees that all operations until `target` are durable in the intent log. False if a commit
+    /// must do instead. Several threads may do so at once: they append one by one and sync
+    /// together.
     fn log_operations(&self, target: OpNo) -> Result<bool> {
         let Some(log) = &self.log else { return Ok(false) };
         let (last, sync, begun, half) = {
@@ -166,8 +171,8 @@ impl Vfs {
         log.broken.is_none() && log.file.is_in_place()
     }
 
-    /// Appends all operations not yet in the log; tells the last one there, and what makes it durable if it is
-    /// not yet. None if a commit must do instead.
+    /// Appends all operations not yet in the log; tells the last one there, and what makes it
+    /// durable if it is not yet. None if a commit must do instead.
     fn append(&self, log: &mut Log, target: OpNo) -> Option<(OpNo, Option<LogSync>)> {
         let (first, last, unlogged) = {
             let state = self.state.lock();
@@ -208,7 +213,8 @@ impl Vfs {
         Some((last, Some(sync)))
     }
 
-    /// Commits all changes to the store. They survive the daemon's death, and a power cut a little later.
+    /// Commits all changes to the store. They survive the daemon's death, and a power cut a little
+    /// later.
     pub fn commit(&self) -> Result<()> {
         if self.options.read_only {
             return Ok(());
@@ -251,7 +257,8 @@ impl Vfs {
         if done { Ok(()) } else { self.commit_once(&mut turn, durability) }
     }
 
-    /// Returns when the commit that is under way, if any, is over, and one that was in doubt was tried again. `WouldBlock`.
+    /// Returns when the commit that is under way, if any, is over, and one that was in doubt was
+    /// tried again. `WouldBlock`.
     pub(crate) fn await_commit(&self) -> Result<()> {
         if self.committing.try_lock().is_some_and(|turn| turn.in_doubt.is_none()) {
             return Ok(());
@@ -265,8 +272,9 @@ impl Vfs {
         Ok(())
     }
 
-    /// Sees that nothing is lost if the background puts off its commit; tells whether it may. Where programs sync, the log has most of what
-    /// changed already, and blocks that they go on writing to are then made once for many writes.
+    /// Sees that nothing is lost if the background puts off its commit; tells whether it may. Where
+    /// programs sync, the log has most of what changed already, and blocks that they go on writing
+    /// to are then made once for many writes.
     pub(crate) fn defer_commit(&self) -> bool {
         let is_synced = self.synced_at.load(Ordering::Relaxed) == self.commits.load(Ordering::Relaxed);
         let has_room =
@@ -394,14 +402,15 @@ impl Vfs {
         snapshot.is_sent = true;
         transaction.commit(&snapshot.batch)?;
         if was_sent && !snapshot.damaged.is_empty() {
-            // If it was an earlier try that has happened, meanwhile, it took away what this one missed, and has all blocks: the next one looks.
+            // If it was an earlier try that has happened, meanwhile, it took away what this one
+            // missed, and has all blocks: the next one looks.
             return Err(weft_store::Error::Interrupted.into());
         }
         Ok(blocks)
     }
 
-    /// Takes the snapshot, and goes on in the other half of the log if this one has anything in it: the
-    /// commit must then be durable before the half is used again.
+    /// Takes the snapshot, and goes on in the other half of the log if this one has anything in it:
+    /// the commit must then be durable before the half is used again.
     fn snapshot(&self, durability: Durability) -> (Snapshot, Durability) {
         let mut log = self.log.as_ref().map(|log| log.lock());
         let mut state = self.state.lock();
@@ -436,9 +445,11 @@ impl Vfs {
         self.forget_archives();
     }
 
-    /// Has all space given back that is free, as far as that is possible, and sees how much there is.
+    /// Has all space given back that is free, as far as that is possible, and sees how much there
+    /// is.
     pub(crate) fn make_space(&self) -> Result<()> {
-        // Where commits fail, whoever refuses one operation after the other need not try again each time.
+        // Where commits fail, whoever refuses one operation after the other need not try again each
+        // time.
         self.views.clear();
         let may_commit = self.state.lock().failure.is_none();
         if may_commit {
@@ -450,7 +461,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Waits until there is room for `bytes` more of changes, or a commit has ended, as long as commits succeed.
+    /// Waits until there is room for `bytes` more of changes, or a commit has ended, as long as
+    /// commits succeed.
     pub(crate) fn wait_for_room(&self, bytes: u64) -> Result<()> {
         if !self.options.background {
             return self.commit();
@@ -489,7 +501,8 @@ impl Log {
         Ok(())
     }
 
-    /// Retires the current half if it has anything in it. True if a half waits for a durable commit.
+    /// Retires the current half if it has anything in it. True if a half waits for a durable
+    /// commit.
     fn retire(&mut self) -> bool {
         if !self.retired && self.file.is_used() {
             self.file.switch();

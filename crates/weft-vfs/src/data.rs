@@ -1,4 +1,5 @@
-//! The content of files in memory: what is stored where, and what was written since the last commit.
+//! The content of files in memory: what is stored where, and what was written since the last
+//! commit.
 
 mod file;
 mod pieces;

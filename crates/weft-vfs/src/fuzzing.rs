@@ -1,12 +1,13 @@
-//! Doors for the fuzzer to decoders that are private: each takes any bytes, and panics only if a promise is
-//! broken.
+//! Doors for the fuzzer to decoders that are private: each takes any bytes, and panics only if a
+//! promise is broken.
 
 use crate::acl::Acl;
 use crate::journal::Journal;
 use crate::mutation::{Mutation, Replacement, decode, encode};
 use weft_store::Ino;
 
-/// Takes `bytes` as operations of the intent log. What decodes must encode to what decodes to the same.
+/// Takes `bytes` as operations of the intent log. What decodes must encode to what decodes to the
+/// same.
 pub fn mutation(bytes: &[u8]) {
     let mut rest = bytes;
     loop {
@@ -21,8 +22,8 @@ pub fn mutation(bytes: &[u8]) {
     }
 }
 
-/// The operations that `bytes` hold, as a record of the intent log holds them. Inode numbers are taken modulo
-/// `inodes`, so that most operations are about something that is there.
+/// The operations that `bytes` hold, as a record of the intent log holds them. Inode numbers are
+/// taken modulo `inodes`, so that most operations are about something that is there.
 pub fn record(mut bytes: &[u8], inodes: u64) -> Vec<u8> {
     let mut journal = Journal::default();
     while let Some(mut mutation) = decode(&mut bytes) {
@@ -49,8 +50,8 @@ fn fold(mutation: &mut Mutation<'_>, inodes: u64) {
     numbers.into_iter().flatten().for_each(|ino| ino.0 %= inodes);
 }
 
-/// Takes `bytes` as the value of an ACL's attribute. What is one stays the same through its bytes, and tells
-/// permission bits that chmod can set again.
+/// Takes `bytes` as the value of an ACL's attribute. What is one stays the same through its bytes,
+/// and tells permission bits that chmod can set again.
 pub fn acl(bytes: &[u8]) {
     let Ok(acl) = Acl::parse(bytes) else { return };
     let again = Acl::parse(&acl.to_bytes()).expect("a valid ACL stays one");

@@ -69,7 +69,8 @@ impl Xattrs {
 /// Bytes of attributes that an inode keeps however many others there are.
 const XATTRS_KEPT_BYTES: usize = 4 << 10;
 
-/// Entries that a directory in memory lists by itself; of one with more only those are kept that the store may not list.
+/// Entries that a directory in memory lists by itself; of one with more only those are kept that
+/// the store may not list.
 pub(crate) const LISTED_MAX: usize = 1024;
 
 /// Entries of a directory that the store does not list yet, or lists still.
@@ -118,7 +119,8 @@ impl Inode {
         }
     }
 
-    /// Its attributes, as its row has them: [`crate::state::State::attributes`] tells them of a transformation link.
+    /// Its attributes, as its row has them: [`crate::state::State::attributes`] tells them of a
+    /// transformation link.
     pub(crate) fn attributes(&self) -> Attributes {
         let row = &self.row;
         Attributes {

@@ -1,7 +1,8 @@
 //! Operations that are neither committed nor in the intent log, encoded and ready for it.
 //!
 //! Bounded: when too many bytes gather, the journal gives up until the next commit, and a sync must
-//! then commit. Two arenas: `previous` holds the operations of the commit in flight, `current` those after.
+//! then commit. Two arenas: `previous` holds the operations of the commit in flight, `current`
+//! those after.
 
 use crate::mutation::{Mutation, encode};
 
@@ -65,8 +66,8 @@ impl Journal {
         self.unlogged_bytes().map(|_| Unlogged { bytes: [&old[..], new].concat(), of_current: new.len() })
     }
 
-    /// All that `unlogged` gave is in the log. Since then the commit in flight may have ended, and operations
-    /// may have been pushed, but no commit has begun.
+    /// All that `unlogged` gave is in the log. Since then the commit in flight may have ended, and
+    /// operations may have been pushed, but no commit has begun.
     pub(crate) fn mark_logged(&mut self, unlogged: &Unlogged) {
         self.previous.bytes.clear();
         // Too many pushes since may have emptied it.

@@ -1,9 +1,9 @@
 //! The file system's semantics, once for every way in: inodes, names, attributes, data, write-back.
 //!
-//! An operation changes memory and returns; a committer thread turns all that changed since the last
-//! commit into one [`weft_store::Batch`]. The promise: *after a crash the tree is exactly the state
-//! after some prefix of the operations, which includes every operation acknowledged before the last
-//! successful [`Vfs::sync`]*. No FUSE or NFS type appears here.
+//! An operation changes memory and returns; a committer thread turns all that changed since the
+//! last commit into one [`weft_store::Batch`]. The promise: *after a crash the tree is exactly the
+//! state after some prefix of the operations, which includes every operation acknowledged before
+//! the last successful [`Vfs::sync`]*. No FUSE or NFS type appears here.
 
 mod acl;
 mod apply;

@@ -1,13 +1,16 @@
 //! Transformation links: entries whose content is what a network of stages makes of other files.
 //!
-//! To whoever uses it a link is a regular file. Its row holds its [`LinkDefinition`] where a symbolic link has its target. What it leads to is looked
-//! at anew by each operation ([`resolve`]): that gives its times, its rights, and a [`Version`] that is another one as soon as the content may be.
-//! Links that keep each byte in its place are read and written by what lies at the same place of their target. Of others, the results are
-//! computed from the beginning on and kept, by version, as blocks of a file without a name ([`view`], [`views`]), and beyond the mount by digests ([`memo`]).
+//! To whoever uses it a link is a regular file. Its row holds its [`LinkDefinition`] where a
+//! symbolic link has its target. What it leads to is looked at anew by each operation
+//! ([`resolve`]): that gives its times, its rights, and a [`Version`] that is another one as soon
+//! as the content may be. Links that keep each byte in its place are read and written by what lies
+//! at the same place of their target. Of others, the results are computed from the beginning on and
+//! kept, by version, as blocks of a file without a name ([`view`], [`views`]), and beyond the mount
+//! by digests ([`memo`]).
 //!
-//! Rights: those of a link are at most those of its targets and of the directories on the way to them, so that nobody reads through a link
-//! what could not be read without it; and nothing of its targets is told to those who could not
-//! read them ([`reach`]).
+//! Rights: those of a link are at most those of its targets and of the directories on the way to
+//! them, so that nobody reads through a link what could not be read without it; and nothing of its
+//! targets is told to those who could not read them ([`reach`]).
 
 mod causes;
 mod compiled;

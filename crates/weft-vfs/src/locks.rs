@@ -1,9 +1,9 @@
-//! Locks on files, of all who use the volume by whatever way: byte ranges (POSIX fcntl(), flock(2), NLM) and share
-//! reservations (NLM). They are advisory, and gone when the volume is closed.
+//! Locks on files, of all who use the volume by whatever way: byte ranges (POSIX fcntl(), flock(2),
+//! NLM) and share reservations (NLM). They are advisory, and gone when the volume is closed.
 //!
-//! One table with a lock of its own, which is never held together with another. Nothing here waits: whoever is to wait for a lock says
-//! what is to be done once it is granted. Invariants: two owners never hold ranges that are in each other's way; nobody waits
-//! for what could be granted.
+//! One table with a lock of its own, which is never held together with another. Nothing here waits:
+//! whoever is to wait for a lock says what is to be done once it is granted. Invariants: two owners
+//! never hold ranges that are in each other's way; nobody waits for what could be granted.
 //!
 //! Locking and unlocking cost about the logarithm of what is held of the file, however many wait:
 //! the thread that serves them is everybody's.
@@ -31,7 +31,8 @@ use weft_store::Ino;
 /// taken to end, as Linux does after ten.
 const DEADLOCK_LOOKS_MAX: usize = 1024;
 
-/// Where locks come from: a mount, or a client of a protocol. What fails as a whole takes all its locks along.
+/// Where locks come from: a mount, or a client of a protocol. What fails as a whole takes all its
+/// locks along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LockClient {
     number: u64,
@@ -116,21 +117,23 @@ pub struct Conflict {
     pub pid: u32,
 }
 
-/// What to do once a lock is granted. Called without locks by whoever made room for it; must not wait.
+/// What to do once a lock is granted. Called without locks by whoever made room for it; must not
+/// wait.
 pub type Granted = Box<dyn FnOnce() + Send>;
 
 /// A lock that was granted to somebody who waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant(u64);
 
-/// What to do about a lock that others are in the way of. The same request that waits already keeps its place, and is told of by what was
-/// given last.
+/// What to do about a lock that others are in the way of. The same request that waits already keeps
+/// its place, and is told of by what was given last.
 pub enum IfHeld {
     /// Fail.
     Fail,
     /// Wait.
     Wait(Granted),
-    /// Wait, and then be asked whether it is still wanted: until [`Locks::answer`] it is held all the same.
+    /// Wait, and then be asked whether it is still wanted: until [`Locks::answer`] it is held all
+    /// the same.
     WaitAndAnswer(Box<dyn FnOnce(Grant) + Send>),
 }
 
@@ -242,7 +245,8 @@ impl Locks {
         self.0.lock().files.get(&ino)?.first_conflict(request)
     }
 
-    /// Locks a range of `ino`; what the owner held of it before, it no longer holds. `Held`, `Deadlock`, `TooMany`, `Grace`.
+    /// Locks a range of `ino`; what the owner held of it before, it no longer holds. `Held`,
+    /// `Deadlock`, `TooMany`, `Grace`.
     pub fn lock(&self, ino: Ino, request: LockRequest, claim: Claim, if_held: IfHeld) -> Result<Locked, LockError> {
         let mut table = self.0.lock();
         let is_free = match (table.is_grace, claim) {
@@ -270,8 +274,8 @@ impl Locks {
         Ok(Locked::Waiting)
     }
 
-    /// Tells whether what `request` was granted is wanted. If not, it is given up, but for what its owner has asked for
-    /// once more since.
+    /// Tells whether what `request` was granted is wanted. If not, it is given up, but for what its
+    /// owner has asked for once more since.
     pub fn answer(&self, ino: Ino, request: &LockRequest, grant: Grant, wanted: Wanted) {
         let granted = {
             let mut table = self.0.lock();
@@ -286,8 +290,8 @@ impl Locks {
         granted.into_iter().for_each(|then| then());
     }
 
-    /// Gives up what `owner` holds of `range` of `ino` by `kind`. `TooMany` if that leaves two ranges
-    /// of one, and there is no room for another (POSIX fcntl()).
+    /// Gives up what `owner` holds of `range` of `ino` by `kind`. `TooMany` if that leaves two
+    /// ranges of one, and there is no room for another (POSIX fcntl()).
     pub fn unlock(&self, ino: Ino, owner: &LockOwner, kind: LockKind, range: LockRange) -> Result<(), LockError> {
         let granted = {
             let mut table = self.0.lock();
@@ -319,7 +323,8 @@ impl Locks {
         true
     }
 
-    /// Reserves `ino` for `access`, and denies `deny` to others; replaces what the owner had reserved. `Held`, `TooMany`, `Grace`.
+    /// Reserves `ino` for `access`, and denies `deny` to others; replaces what the owner had
+    /// reserved. `Held`, `TooMany`, `Grace`.
     pub fn share(
         &self,
         ino: Ino,
@@ -402,7 +407,8 @@ impl Locks {
 }
 
 impl Table {
-    /// The user that ranges of the owner of `request` count for: who locked something of the file first.
+    /// The user that ranges of the owner of `request` count for: who locked something of the file
+    /// first.
     fn user_of(&self, ino: Ino, request: &LockRequest) -> u32 {
         self.files.get(&ino).and_then(|file| file.user_of(&request.owner)).unwrap_or(request.user)
     }

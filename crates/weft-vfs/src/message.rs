@@ -49,8 +49,8 @@ pub fn write_log() {
     IS_LOG.store(true, Ordering::Relaxed);
 }
 
-/// Keeps what is said from now on, beside saying it: a daemon that starts says it to whoever started
-/// it, and has no log yet.
+/// Keeps what is said from now on, beside saying it: a daemon that starts says it to whoever
+/// started it, and has no log yet.
 pub fn keep_messages() {
     KEPT.lock().get_or_insert_default();
 }

@@ -1,7 +1,8 @@
-//! Every change of the tree as a value: what operations decide, memory applies and the intent log keeps.
+//! Every change of the tree as a value: what operations decide, memory applies and the intent log
+//! keeps.
 //!
-//! A mutation holds all that was decided when it was made (numbers, times, owners), so that applying
-//! it again to the same state gives the same state.
+//! A mutation holds all that was decided when it was made (numbers, times, owners), so that
+//! applying it again to the same state gives the same state.
 
 mod codec;
 

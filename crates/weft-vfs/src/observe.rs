@@ -28,7 +28,8 @@ pub enum Change {
         /// The inode.
         ino: Ino,
     },
-    /// What a transformation link leads to is not what it was when its attributes were told last. Told whoever made the change, through whatever way in.
+    /// What a transformation link leads to is not what it was when its attributes were told last.
+    /// Told whoever made the change, through whatever way in.
     Link {
         /// The link.
         ino: Ino,
@@ -44,8 +45,9 @@ pub enum Change {
 
 /// Who wants to know of changes that did not come through it.
 pub trait Observer: Send + Sync {
-    /// `change` has been made. Called without locks, by whoever made it, before that is answered. What is said of links must not be waited for, and what is
-    /// said of targets not for ever: whoever has what is to be forgotten in hand may wait for this answer.
+    /// `change` has been made. Called without locks, by whoever made it, before that is answered.
+    /// What is said of links must not be waited for, and what is said of targets not for ever:
+    /// whoever has what is to be forgotten in hand may wait for this answer.
     fn changed(&self, change: &Change);
 }
 
@@ -70,7 +72,8 @@ impl Vfs {
         }
     }
 
-    /// `change`, for those who see files through what is pushed onto them: there nobody knows which bytes follow from which.
+    /// `change`, for those who see files through what is pushed onto them: there nobody knows which
+    /// bytes follow from which.
     fn as_seen(&self, mut change: Change) -> Change {
         if let Change::Content { ino, range } | Change::Target { ino, range } = &mut change
             && self.seen(*ino, None) != *ino

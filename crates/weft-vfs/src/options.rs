@@ -6,7 +6,8 @@ use std::time::Duration;
 /// Options of a mount; nothing here changes what the volume is.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Longest time between a change and when it is durable: in the commit that holds it, or in the intent log before.
+    /// Longest time between a change and when it is durable: in the commit that holds it, or in the
+    /// intent log before.
     pub commit_interval: Duration,
     /// Longest time for which that commit is put off where programs sync.
     pub defer_max: Duration,
@@ -16,13 +17,14 @@ pub struct Options {
     pub metadata_cache_bytes: u64,
     /// Most bytes of cached blocks.
     pub block_cache_bytes: u64,
-    /// Most bytes of memory that programs map to read blocks in place ([`crate::Vfs::read_shared`]), beside that cache; 0: none.
+    /// Most bytes of memory that programs map to read blocks in place
+    /// ([`crate::Vfs::read_shared`]), beside that cache; 0: none.
     pub shared_bytes_max: u64,
-    /// Keep blocks in that cache as they are written. For protocols above which nothing keeps them, as the kernel does
-    /// above a mount: whoever reads what was just written then finds it.
+    /// Keep blocks in that cache as they are written. For protocols above which nothing keeps them,
+    /// as the kernel does above a mount: whoever reads what was just written then finds it.
     pub keep_written: bool,
-    /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of the block cache; 0:
-    /// nothing. If nobody says: 8 MiB, 16 where blocks come from a server.
+    /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of
+    /// the block cache; 0: nothing. If nobody says: 8 MiB, 16 where blocks come from a server.
     pub read_ahead_bytes: Option<u64>,
     /// Most bytes kept of what transformation links give; 0: nothing is kept.
     pub memo_bytes_max: u64,
@@ -36,8 +38,8 @@ pub struct Options {
     pub atime: AtimePolicy,
     /// Refuse every change with `ReadOnly`.
     pub read_only: bool,
-    /// Have threads of its own, which commit at each interval and read ahead. Without them only `sync` and `commit`
-    /// commit (tests).
+    /// Have threads of its own, which commit at each interval and read ahead. Without them only
+    /// `sync` and `commit` commit (tests).
     pub background: bool,
 }
 
@@ -63,7 +65,8 @@ impl Default for Options {
     }
 }
 
-/// When reading moves the access time. Reads that the kernel answers from its own cache do not count.
+/// When reading moves the access time. Reads that the kernel answers from its own cache do not
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtimePolicy {
     /// If it is not after mtime and ctime, or older than a day (`relatime`).
@@ -91,7 +94,8 @@ impl Options {
     }
 }
 
-/// Whose links may run code that their maker brings: it runs without privileges and with bounds, but it runs.
+/// Whose links may run code that their maker brings: it runs without privileges and with bounds,
+/// but it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// Nobody's.

@@ -1,6 +1,7 @@
 //! Who may do what: permission bits, ACLs, the sticky bit (POSIX 4.7, POSIX.1e 23.1.3, acl(5)).
 //!
-//! For users whose rights nobody has checked before. FUSE needs none of it: the kernel checks (`default_permissions`).
+//! For users whose rights nobody has checked before. FUSE needs none of it: the kernel checks
+//! (`default_permissions`).
 
 use crate::acl::Acl;
 use crate::apply::ACCESS_ACL;
@@ -62,9 +63,9 @@ impl State {
         if self.allows(who, ino, wanted)? { Ok(()) } else { Err(ErrorKind::AccessDenied.into()) }
     }
 
-    /// `AccessDenied` unless `who` may read or write file `ino` as one does who has opened it. A stateless protocol asks again with every
-    /// request, though rights may have gone since the file was opened: its owner keeps them, and whoever may run a
-    /// file may read it (RFC 1813 4.4).
+    /// `AccessDenied` unless `who` may read or write file `ino` as one does who has opened it. A
+    /// stateless protocol asks again with every request, though rights may have gone since the file
+    /// was opened: its owner keeps them, and whoever may run a file may read it (RFC 1813 4.4).
     pub(crate) fn permit_opened(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<(), Stop> {
         let row = &self.inode(ino)?.row;
         // Its owner may lose the right to what a link leads to.
@@ -81,8 +82,9 @@ impl State {
         self.permit(who, parent, Access::WRITE | Access::EXECUTE)
     }
 
-    /// The permission bits that `who` may give a new inode of `kind` in directory `parent`: a program that runs as a group is
-    /// not for those to make who are not in it, also where the directory gives its group on (Linux `mode_strip_sgid`).
+    /// The permission bits that `who` may give a new inode of `kind` in directory `parent`: a
+    /// program that runs as a group is not for those to make who are not in it, also where the
+    /// directory gives its group on (Linux `mode_strip_sgid`).
     pub(crate) fn permitted_bits(
         &mut self,
         who: &Credentials,
@@ -98,8 +100,9 @@ impl State {
         Ok(if gives_group && is_program && !may { bits & !libc::S_ISGID } else { bits })
     }
 
-    /// Whether `who` may take `name` away from directory `parent`: in a sticky one only the owner of either.
-    /// `NotPermitted`, `AccessDenied`; nothing if there is no such name, which the operation will say.
+    /// Whether `who` may take `name` away from directory `parent`: in a sticky one only the owner
+    /// of either. `NotPermitted`, `AccessDenied`; nothing if there is no such name, which the
+    /// operation will say.
     pub(crate) fn permit_removing(&mut self, who: &Credentials, parent: Ino, name: &[u8]) -> Result<(), Stop> {
         self.permit_adding(who, parent)?;
         let directory = &self.directory(parent)?.row;
@@ -128,8 +131,8 @@ impl State {
         })
     }
 
-    /// What of `changes` `who` may make, and what follows from who it is (POSIX chmod(), chown(), utimensat()).
-    /// `NotPermitted`, `AccessDenied`.
+    /// What of `changes` `who` may make, and what follows from who it is (POSIX chmod(), chown(),
+    /// utimensat()). `NotPermitted`, `AccessDenied`.
     pub(crate) fn permit_attributes(
         &mut self,
         who: &Credentials,

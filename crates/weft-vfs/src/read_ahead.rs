@@ -1,11 +1,12 @@
 //! Reads blocks before they are asked for, for programs that read a file from front to back.
 //!
-//! Blocks that lie together are read and verified together, on threads of its own, and put into the cache of blocks,
-//! in which a bound holds for them. What cannot be read is left to whoever asks for it, who is told.
+//! Blocks that lie together are read and verified together, on threads of its own, and put into the
+//! cache of blocks, in which a bound holds for them. What cannot be read is left to whoever asks
+//! for it, who is told.
 //!
-//! A reader that needs a block on its way waits for it only if somebody is reading it just then; a run that nobody has
-//! begun it takes over and reads itself. So nobody waits for a thread that is not there. Invariant: a block is
-//! `Reading` only while a [`Run`] that holds it exists.
+//! A reader that needs a block on its way waits for it only if somebody is reading it just then; a
+//! run that nobody has begun it takes over and reads itself. So nobody waits for a thread that is
+//! not there. Invariant: a block is `Reading` only while a [`Run`] that holds it exists.
 
 mod streams;
 
@@ -64,7 +65,8 @@ enum Coming {
 }
 
 impl ReadAhead {
-    /// Keeps `bytes` ahead of each reader. None if there is no room for that in the cache, or no thread for it.
+    /// Keeps `bytes` ahead of each reader. None if there is no room for that in the cache, or no
+    /// thread for it.
     pub(crate) fn new(store: Arc<dyn Store>, cache: Arc<BlockCache>, bytes: u64) -> Option<ReadAhead> {
         if bytes == 0 {
             return None;
@@ -83,12 +85,14 @@ impl ReadAhead {
         self.streams.lock().observe(ino, read)
     }
 
-    /// Has `blocks` read, but for those that are here or on their way, and those for which there is no room.
+    /// Has `blocks` read, but for those that are here or on their way, and those for which there is
+    /// no room.
     pub(crate) fn ask(&self, blocks: Vec<BlockRef>) {
         self.shared.ask(blocks);
     }
 
-    /// Reads `blocks`, but for those that are here or on their way, and those for which there is no room.
+    /// Reads `blocks`, but for those that are here or on their way, and those for which there is no
+    /// room.
     pub(crate) fn read(&self, blocks: Vec<BlockRef>) {
         self.shared.read(blocks);
     }
@@ -257,7 +261,8 @@ impl<'a> Run<'a> {
 
     fn read(mut self) {
         let blocks = Vec::from(self.blocks.clone());
-        // What could not be read is not on its way any more: whoever needs it reads it and is told why not.
+        // What could not be read is not on its way any more: whoever needs it reads it and is told
+        // why not.
         let _ = self.shared.store.read_blocks(&blocks, &mut |_, bytes| {
             let block = self.blocks.pop_front().expect("each is visited once");
             if let Ok(bytes) = bytes {

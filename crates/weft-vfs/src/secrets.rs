@@ -1,7 +1,8 @@
-//! What a volume keeps for protocols, so that it is known after a restart and to another daemon: secrets that they sign with,
-//! clients that must hear of a restart.
+//! What a volume keeps for protocols, so that it is known after a restart and to another daemon:
+//! secrets that they sign with, clients that must hear of a restart.
 //!
-//! They are extended attributes, most of them of the root, under names that no caller can ask for. Whoever can read the database can read them.
+//! They are extended attributes, most of them of the root, under names that no caller can ask for.
+//! Whoever can read the database can read them.
 
 use crate::error::{ErrorKind, Result};
 use crate::mutation::Mutation;
@@ -67,7 +68,8 @@ impl Vfs {
         Ok(self.kept(&secret(name))?.and_then(|value| value.try_into().ok()))
     }
 
-    /// The volume's secret called `name`; if it has none, it gets `fresh`, which is durable then. As [`Vfs::sync`].
+    /// The volume's secret called `name`; if it has none, it gets `fresh`, which is durable then.
+    /// As [`Vfs::sync`].
     pub fn secret_or(&self, name: &str, fresh: Secret) -> Result<Secret> {
         if let Some(kept) = self.secret(name)? {
             return Ok(kept);

@@ -1,9 +1,9 @@
 //! All that a mounted volume keeps in memory, under one lock.
 //!
-//! Methods here never wait and never read the store: what is missing stops them with [`Miss`] before
-//! they have changed anything. Invariants: an item that changed since the last successful commit is
-//! never evicted; `dirty_inodes` and `dirty_names` list each item that changed in the current
-//! generation exactly once (an item listed but no longer changed is skipped).
+//! Methods here never wait and never read the store: what is missing stops them with [`Miss`]
+//! before they have changed anything. Invariants: an item that changed since the last successful
+//! commit is never evicted; `dirty_inodes` and `dirty_names` list each item that changed in the
+//! current generation exactly once (an item listed but no longer changed is skipped).
 
 use crate::cache::ClockMap;
 use crate::error::ErrorKind;
@@ -23,8 +23,8 @@ use std::collections::VecDeque;
 use weft_block::pool;
 use weft_store::{CommitNo, Counters, Header, Ino, Kind, Name, OpNo, Timestamp, VolumeOptions};
 
-/// Adds `more` to `count` and takes `less` away. Damaged volumes count wrong until a check has put that right: what
-/// they hold must be usable until then.
+/// Adds `more` to `count` and takes `less` away. Damaged volumes count wrong until a check has put
+/// that right: what they hold must be usable until then.
 pub(crate) fn recount(count: &mut u64, more: u64, less: u64) {
     *count = count.saturating_add(more).saturating_sub(less);
 }
@@ -51,9 +51,9 @@ pub(crate) struct State {
     pub(crate) dirty_names: Vec<(Ino, Name)>,
     /// Bytes of changes, those of the commit in flight included.
     pub(crate) dirty_bytes: u64,
-    /// The work of commits for which no bytes are dirty, as bytes that would be as much, that of the
-    /// commit in flight included: blocks that are shared are hashed at their new place, extents that
-    /// are dropped are rows to delete, extended attributes rows to write.
+    /// The work of commits for which no bytes are dirty, as bytes that would be as much, that of
+    /// the commit in flight included: blocks that are shared are hashed at their new place, extents
+    /// that are dropped are rows to delete, extended attributes rows to write.
     pub(crate) work_bytes: u64,
     pub(crate) dirty_bytes_max: u64,
     pub(crate) counters: Counters,
@@ -62,15 +62,15 @@ pub(crate) struct State {
     pub(crate) committed: OpNo,
     /// The last operation known to survive anything.
     pub(crate) durable: OpNo,
-    /// The last operation in the intent log or in a durable commit: not before `durable`, and beyond it while the
-    /// log is synced.
+    /// The last operation in the intent log or in a durable commit: not before `durable`, and
+    /// beyond it while the log is synced.
     pub(crate) logged: OpNo,
     /// The last durable commit, and its last operation.
     pub(crate) durable_commit: (CommitNo, OpNo),
     /// The last commit, and its time if it was made since the volume was opened.
     pub(crate) last_commit: (CommitNo, Option<Timestamp>),
-    /// The last operation that cannot be lost unnoticed with the store's own log: a synced record of
-    /// the intent log has it, or the intent log names its commit, or it was settled.
+    /// The last operation that cannot be lost unnoticed with the store's own log: a synced record
+    /// of the intent log has it, or the intent log names its commit, or it was settled.
     pub(crate) named: OpNo,
     /// Inodes that were read from the store lately.
     pub(crate) locality: Locality,
@@ -94,7 +94,8 @@ pub(crate) struct State {
     pub(crate) members: ClockMap<Ino, MemberLink>,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
-    /// Inodes that are in memory alone and that nobody held when they were looked at, in that order.
+    /// Inodes that are in memory alone and that nobody held when they were looked at, in that
+    /// order.
     pub(crate) unheld: VecDeque<Ino>,
     /// How long what links give is, by its version.
     pub(crate) lengths: FxHashMap<Version, Length>,
@@ -314,7 +315,8 @@ impl State {
         let generation = self.generation;
         let key = NameKey(parent, name.as_bytes());
         if self.names.peek(&key).is_none() {
-            // Whether the store has the name is not known here; deleting a row that is not there is harmless.
+            // Whether the store has the name is not known here; deleting a row that is not there is
+            // harmless.
             let complete =
                 self.inodes.peek(&parent).and_then(|inode| inode.directory.as_ref()).is_some_and(|d| d.complete);
             let slot = NameSlot { entry: None, changed: Changed::CLEAN, stored: !complete };
@@ -377,7 +379,8 @@ impl State {
         while self.inodes.evict().is_some() {}
     }
 
-    /// Whether [`State::evict`] has more to look at than it does at once: nobody is to wait for all of it.
+    /// Whether [`State::evict`] has more to look at than it does at once: nobody is to wait for all
+    /// of it.
     pub(crate) fn is_to_evict(&self) -> bool {
         self.names.is_owed() || self.inodes.is_owed()
     }
@@ -392,7 +395,8 @@ impl State {
         Ok(())
     }
 
-    /// Has memory that is kept for blocks given back where changes, and `more` bytes of them, need it.
+    /// Has memory that is kept for blocks given back where changes, and `more` bytes of them, need
+    /// it.
     pub(crate) fn leave_room(&self, more: u64) {
         pool::leave_room(usize::try_from(self.dirty_bytes.saturating_add(more)).unwrap_or(usize::MAX));
     }

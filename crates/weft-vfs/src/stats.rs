@@ -46,7 +46,8 @@ pub struct Stats {
     pub memo_bytes: u64,
     /// Results of networks that were begun to be computed.
     pub results_computed: u64,
-    /// Bytes that links which keep places gave and that were computed before somebody asked for them.
+    /// Bytes that links which keep places gave and that were computed before somebody asked for
+    /// them.
     pub bytes_computed_ahead: u64,
     /// Results of networks that were kept of something that was the same.
     pub results_found: u64,

@@ -1,5 +1,6 @@
-//! The volume as one user may use it: each operation checks the user's rights, and tells how what it changed looked before and
-//! after, all in one step. For protocols whose requests name inodes by handles and come from anyone (NFS).
+//! The volume as one user may use it: each operation checks the user's rights, and tells how what
+//! it changed looked before and after, all in one step. For protocols whose requests name inodes by
+//! handles and come from anyone (NFS).
 //!
 //! A client keeps the attributes of a handle for all its users. So a link that is closed to a user
 //! ([`Reach::Nobody`]) has another handle for that one, with a generation that no inode has
@@ -29,7 +30,8 @@ pub struct User<'a> {
 /// Set in the generation of a handle that a user has to whom the link is closed.
 const CLOSED: u32 = 1 << 31;
 
-/// What an operation gives, and the attributes of the inode that it changed (of the directory, if it is about a name).
+/// What an operation gives, and the attributes of the inode that it changed (of the directory, if
+/// it is about a name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed<T> {
     /// What it gives.
@@ -80,8 +82,8 @@ impl State {
         Ok(is_closed(file, self.inode(file.ino)?.row.generation))
     }
 
-    /// Attributes of `file`, as the user sees them. `AccessDenied` if its inode is closed to that user, and `file`
-    /// is what others call it.
+    /// Attributes of `file`, as the user sees them. `AccessDenied` if its inode is closed to that
+    /// user, and `file` is what others call it.
     fn look_by(&mut self, file: FileId) -> Result<Attributes, Stop> {
         let ino = self.known(file)?;
         if self.is_closed(file)? {
@@ -134,7 +136,8 @@ impl User<'_> {
         changed.map_err(|error| error.about(file.ino))
     }
 
-    /// Does `work` to what link `file` leads to, which was permitted; not in one step with what is told of it.
+    /// Does `work` to what link `file` leads to, which was permitted; not in one step with what is
+    /// told of it.
     fn through(&self, file: FileId, work: impl FnOnce() -> Result<()>) -> Result<Changed<()>> {
         let before = self.attributes(file)?;
         work()?;
@@ -175,7 +178,8 @@ impl User<'_> {
         })
     }
 
-    /// What `name` in directory `parent` names, and the directory. `NotFound`, `AccessDenied`, `NotDirectory`, `NameTooLong`.
+    /// What `name` in directory `parent` names, and the directory. `NotFound`, `AccessDenied`,
+    /// `NotDirectory`, `NameTooLong`.
     pub fn lookup(&self, parent: FileId, name: &[u8]) -> Result<(Attributes, Attributes)> {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
@@ -208,7 +212,8 @@ impl User<'_> {
         }
     }
 
-    /// Sets attributes, if ctime is `guard` where one is given (`NotSynchronized` if not); as [`Vfs::set_attributes`], `NotPermitted`, `AccessDenied`.
+    /// Sets attributes, if ctime is `guard` where one is given (`NotSynchronized` if not); as
+    /// [`Vfs::set_attributes`], `NotPermitted`, `AccessDenied`.
     pub fn set_attributes(
         &self,
         file: FileId,
@@ -285,7 +290,8 @@ impl User<'_> {
         Ok(changed)
     }
 
-    /// Makes a file in directory `parent` and sets `changes` on it; or takes one that is there. As [`Vfs::make`].
+    /// Makes a file in directory `parent` and sets `changes` on it; or takes one that is there. As
+    /// [`Vfs::make`].
     pub fn create(
         &self,
         parent: FileId,
@@ -329,8 +335,9 @@ impl User<'_> {
         Ok(changed)
     }
 
-    /// Makes anything but a regular file in directory `parent`; a symbolic link if there is a `target`. As [`Vfs::make`],
-    /// `AccessDenied`, `NotPermitted` (a device, by anyone but the super-user).
+    /// Makes anything but a regular file in directory `parent`; a symbolic link if there is a
+    /// `target`. As [`Vfs::make`], `AccessDenied`, `NotPermitted` (a device, by anyone but the
+    /// super-user).
     pub fn make(
         &self,
         parent: FileId,
@@ -400,7 +407,8 @@ impl User<'_> {
         Ok(changed)
     }
 
-    /// Removes a name of anything but a directory. As [`Vfs::unlink`], `AccessDenied`, `NotPermitted` (the directory is sticky).
+    /// Removes a name of anything but a directory. As [`Vfs::unlink`], `AccessDenied`,
+    /// `NotPermitted` (the directory is sticky).
     pub fn unlink(&self, parent: FileId, name: &[u8]) -> Result<Changed<()>> {
         let name = Name::new(name)?;
         let time = self.vfs.now();
@@ -427,8 +435,8 @@ impl User<'_> {
         Ok(changed)
     }
 
-    /// Moves a name, replacing what the target names. As [`Vfs::rename`], `AccessDenied`, `NotPermitted`; tells of both
-    /// directories, that it came from and that it went to.
+    /// Moves a name, replacing what the target names. As [`Vfs::rename`], `AccessDenied`,
+    /// `NotPermitted`; tells of both directories, that it came from and that it went to.
     pub fn rename(&self, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<[Changed<()>; 2]> {
         let names = (Name::new(from.1)?, Name::new(to.1)?);
         let time = self.vfs.now();
@@ -474,7 +482,8 @@ impl User<'_> {
         })
     }
 
-    /// The same with attributes, where the user may look names up and nobody has removed what was listed.
+    /// The same with attributes, where the user may look names up and nobody has removed what was
+    /// listed.
     pub fn read_directory_attributes(
         &self,
         directory: FileId,

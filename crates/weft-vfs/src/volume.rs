@@ -110,7 +110,8 @@ pub(crate) struct Log {
     pub(crate) retired: bool,
     /// How often the log went on in its other half.
     pub(crate) switches: u64,
-    /// After how many switches something was appended that may be lost, until a durable commit contains it.
+    /// After how many switches something was appended that may be lost, until a durable commit
+    /// contains it.
     pub(crate) broken: Option<u64>,
     /// True if the mount's first commit is durable: until then what the log holds counts, and
     /// nothing is appended.
@@ -195,8 +196,9 @@ impl Vfs {
         changed
     }
 
-    /// The thread that commits in the background, if there is one: for whoever decides where threads run. Threads
-    /// that it starts to help end with what they help with, so they may inherit that.
+    /// The thread that commits in the background, if there is one: for whoever decides where
+    /// threads run. Threads that it starts to help end with what they help with, so they may
+    /// inherit that.
     pub fn background_thread(&self) -> Option<Pid> {
         self.committer.lock().as_ref().map(|committer| committer.id)
     }
@@ -332,8 +334,8 @@ impl State {
         Ok(())
     }
 
-    /// Whether so much changed that the committer should not wait for its interval: less of what a disk is still to write than of what the log
-    /// has and is written to again and again.
+    /// Whether so much changed that the committer should not wait for its interval: less of what a
+    /// disk is still to write than of what the log has and is written to again and again.
     fn wants_commit(&self) -> bool {
         let share = if self.journal.is_short() { 2 } else { 16 };
         let changed = self.dirty_bytes + self.work_bytes;

@@ -1,5 +1,6 @@
-//! Digests that a commit keeps up to date are those that all content and all entries give from scratch: of files of many blocks, with holes and
-//! shared blocks, and of directories of many names, in other shapes than `sqlite.rs` makes.
+//! Digests that a commit keeps up to date are those that all content and all entries give from
+//! scratch: of files of many blocks, with holes and shared blocks, and of directories of many
+//! names, in other shapes than `sqlite.rs` makes.
 
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -108,7 +109,8 @@ fn files_agree(block_size: u32, home: BlockHome, changes: &[Change]) -> Result<(
     Ok(())
 }
 
-/// Copies a volume of segments as it lies there now, with `kept` of 255 of SQLite's write-ahead log.
+/// Copies a volume of segments as it lies there now, with `kept` of 255 of SQLite's write-ahead
+/// log.
 fn crash(volume: &Path, to: &Path, kept: u8) {
     fs::create_dir_all(to.join("segments")).expect("made");
     for name in ["meta.sqlite", "meta.sqlite-wal", "lock"] {

@@ -1,5 +1,5 @@
-//! The random operations of `model.rs` on volumes as users have them: in files, with blocks in the database
-//! and in segments, and in PostgreSQL; an intent log, failing calls, and remounts.
+//! The random operations of `model.rs` on volumes as users have them: in files, with blocks in the
+//! database and in segments, and in PostgreSQL; an intent log, failing calls, and remounts.
 
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -52,7 +52,8 @@ fn undamaged(check: impl Fn(CheckOptions) -> weft_store::Result<Vec<Finding>>) -
     Ok(())
 }
 
-/// Connections break on the way to a commit, in it, and after it, and commits cannot be serialized: nobody above the store notices.
+/// Connections break on the way to a commit, in it, and after it, and commits cannot be serialized:
+/// nobody above the store notices.
 fn agree_over_breaking_connections(
     steps: &[Step],
     volume: &VolumeOptions,
@@ -96,8 +97,8 @@ fn agree(steps: &[Step], volume: &VolumeOptions) -> Result<(), TestCaseError> {
     undamaged(|options| check(&path, options, &mut |_| {}))
 }
 
-/// Positions stay with entries that are renamed in their directory; another row must have let go of one first,
-/// whatever the order of the names.
+/// Positions stay with entries that are renamed in their directory; another row must have let go of
+/// one first, whatever the order of the names.
 #[test]
 fn entries_may_swap_and_pass_on_names_between_two_commits() {
     let directory = tempfile::tempdir().expect("a directory");

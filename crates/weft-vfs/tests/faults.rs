@@ -1,5 +1,5 @@
-//! The store fails: operations that cannot do without it say so and change nothing, nothing acknowledged is
-//! lost, and work goes on when the cause is gone.
+//! The store fails: operations that cannot do without it say so and change nothing, nothing
+//! acknowledged is lost, and work goes on when the cause is gone.
 
 use proptest::prelude::*;
 use std::fs::File;
@@ -193,7 +193,8 @@ fn writers_that_find_memory_full_fail_as_the_commits_do_and_go_on_when_these_suc
         assert_eq!(error.kind(), expected);
         assert_eq!(vfs.read(ino, 0, 4096).expect("read").to_vec(), [7; 4096]);
         store.set_faults(Faults::NONE);
-        // A try that failed before the cause went may still be told of; after a commit there is room.
+        // A try that failed before the cause went may still be told of; after a commit there is
+        // room.
         vfs.sync().expect("the cause is gone");
         vfs.write(ino, written, &[8; 4096], false).expect("there is room again");
     }

@@ -99,7 +99,8 @@ fn attack(number: usize) -> String {
     vec![stage; 50].join(" | ")
 }
 
-/// Has the kernel hold these entries of `view`; gives the bytes that each takes and that are counted.
+/// Has the kernel hold these entries of `view`; gives the bytes that each takes and that are
+/// counted.
 fn hold(vfs: &Vfs, view: Ino, names: impl Iterator<Item = String>) -> (usize, usize) {
     let caller = Caller { holds: Holds::Counted, ..Caller::ROOT };
     let before = vfs.stats().metadata_bytes;

@@ -1,4 +1,5 @@
-//! Results of networks that are kept: known by what they are made of, beyond the mount, and never in the way.
+//! Results of networks that are kept: known by what they are made of, beyond the mount, and never
+//! in the way.
 
 use std::fmt;
 use std::fs;
@@ -133,7 +134,8 @@ fn results_are_found_again_by_what_they_are_made_of() {
     assert_eq!(link.size, reversed.0.len() as u64, "its length is known, too");
     assert_eq!((volume.all("link"), volume.all("over it")), (reversed.clone(), first.clone()));
     assert_eq!(volume.results(), (0, 2));
-    // What was changed is computed anew; what is as it was before, in the same file or in another, is not.
+    // What was changed is computed anew; what is as it was before, in the same file or in another,
+    // is not.
     volume.write(file, b"other\n");
     assert_eq!(volume.all("link"), Text(b"rehto\n".to_vec()));
     volume.write(file, &text);

@@ -1,5 +1,6 @@
-//! Random operations on a volume and on the reference file system, side by side: every result and the whole
-//! tree must agree; after a crash the tree must be the model's at some operation not before the last sync.
+//! Random operations on a volume and on the reference file system, side by side: every result and
+//! the whole tree must agree; after a crash the tree must be the model's at some operation not
+//! before the last sync.
 
 use proptest::prelude::*;
 use weft_testkit::{Driver, Means, Operation, Step, operations};
@@ -45,7 +46,8 @@ proptest! {
     }
 }
 
-/// A copy to where a block has begun already is made in two steps, and here what the first changes is committed by the second.
+/// A copy to where a block has begun already is made in two steps, and here what the first changes
+/// is committed by the second.
 #[test]
 fn a_copy_of_which_a_crash_leaves_the_first_step() {
     let file = |name| Operation::Make { directory: 0, name, kind: Kind::File, permissions: 0 };

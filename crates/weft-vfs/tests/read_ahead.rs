@@ -1,4 +1,5 @@
-//! Files read from front to back on volumes in files: the same bytes as without reading ahead, damage only where it is.
+//! Files read from front to back on volumes in files: the same bytes as without reading ahead,
+//! damage only where it is.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

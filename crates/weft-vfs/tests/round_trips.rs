@@ -51,7 +51,8 @@ fn volume_of_one(len: usize) -> (postgres::Address, Ino) {
     (address, ino)
 }
 
-/// A volume with a directory of `count` files of two blocks each, made one after the other; it is closed.
+/// A volume with a directory of `count` files of two blocks each, made one after the other; it is
+/// closed.
 fn volume_of_many(count: usize) -> (postgres::Address, Ino, Vec<Ino>) {
     let (address, vfs) = volume();
     let directory = vfs.make(Caller::ROOT, Ino::ROOT, b"directory", DIRECTORY).expect("made").ino;
@@ -141,7 +142,8 @@ fn commits_cost_round_trips_by_their_number_and_not_by_their_size() {
     vfs.close().expect("closed");
 }
 
-/// More files than one statement names, with directories large and small, a large file and its tree of digests among them.
+/// More files than one statement names, with directories large and small, a large file and its tree
+/// of digests among them.
 #[test]
 fn a_commit_that_removes_a_large_tree_costs_a_few_and_leaves_nothing() {
     let (address, vfs) = volume();
@@ -216,7 +218,8 @@ fn files_that_are_brought_meanwhile_are_not_waited_for() {
     assert!(brought <= 30, "brought {brought} times for {COUNT} files");
 }
 
-/// The first bytes of a file are read together, however small the pieces are in which a program asks for them.
+/// The first bytes of a file are read together, however small the pieces are in which a program
+/// asks for them.
 #[test]
 fn a_file_read_from_its_start_costs_a_few_round_trips_and_not_one_a_block() {
     const LEN: usize = 300_000;

@@ -1,4 +1,5 @@
-//! A volume as protocols without a kernel in between use it: by users, with rights, and beside others.
+//! A volume as protocols without a kernel in between use it: by users, with rights, and beside
+//! others.
 
 use parking_lot::Mutex;
 use std::sync::Arc;

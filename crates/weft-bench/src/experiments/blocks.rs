@@ -31,7 +31,8 @@ fn prepare(place: &Place, scale: &Scale) -> Result<(File, u64)> {
     filled(place, "blocks", scale.size.div_ceil(4))
 }
 
-/// A file of `mebibytes`, each block filled with the low byte of its number, and the number of blocks.
+/// A file of `mebibytes`, each block filled with the low byte of its number, and the number of
+/// blocks.
 fn filled(place: &Place, name: &str, mebibytes: usize) -> Result<(File, u64)> {
     let count = (mebibytes << 20) as u64 / BLOCK as u64;
     let path = place.work.join(name);

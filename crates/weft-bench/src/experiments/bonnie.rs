@@ -30,8 +30,8 @@ pub(super) const PARTS: &[(&str, &str)] = &{
     parts
 };
 
-/// MiB from which on a file is written and read by a MiB. Each of the 8192 seeks reads as much; by 8 KiB, as small files are, they end
-/// before bonnie++ can time them.
+/// MiB from which on a file is written and read by a MiB. Each of the 8192 seeks reads as much; by
+/// 8 KiB, as small files are, they end before bonnie++ can time them.
 const LARGE: usize = 4096;
 
 /// Files of a page each, in thousands and in twenty directories; one file of the size given.

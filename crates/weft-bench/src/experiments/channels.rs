@@ -1,5 +1,6 @@
-//! Bytes that go from one process to another: by a channel where a volume is, by pipes elsewhere. The one process fills fresh bytes, the other adds all of
-//! them up, by the same code whatever lies between. No file is read.
+//! Bytes that go from one process to another: by a channel where a volume is, by pipes elsewhere.
+//! The one process fills fresh bytes, the other adds all of them up, by the same code whatever lies
+//! between. No file is read.
 
 use crate::facts;
 use crate::place::Place;
@@ -102,8 +103,8 @@ pub(super) const PARTS: &[(&str, &str)] = &[
     ("channel-unread-splice", "MB/s"),
 ];
 
-/// The rates, in that order: of channels in a volume; elsewhere of a pipe of 64 KiB, of vmsplice(2) into a large one (the better of two lengths), and of
-/// vmsplice(2) and splice(2).
+/// The rates, in that order: of channels in a volume; elsewhere of a pipe of 64 KiB, of vmsplice(2)
+/// into a large one (the better of two lengths), and of vmsplice(2) and splice(2).
 pub(super) fn run(place: &Place, scale: &Scale) -> Result<Vec<f64>> {
     let bytes = scale.size << 20;
     let is_volume = place.is_volume();
@@ -167,7 +168,8 @@ fn start(way: Way, processor: Option<usize>, end: OwnedFd, bytes: usize) -> Resu
     Ok((producer, orders))
 }
 
-/// What the writer does: fills the standard input's other end by `way=bytes`, once it is told by the standard output to begin.
+/// What the writer does: fills the standard input's other end by `way=bytes`, once it is told by
+/// the standard output to begin.
 pub(crate) fn fill(what: &str) -> Result<()> {
     let parsed = what.split_once('=').and_then(|(name, bytes)| {
         let (_, way) = WAYS.iter().find(|(known, _)| *known == name)?;
@@ -194,7 +196,8 @@ fn produce(way: Way, end: OwnedFd, rounds: u64) -> Result<()> {
             }
         }
         Way::Vmsplice(_) | Way::Splice => {
-            // Pages in the pipe must stay as they are: what is filled next is what left the pipe for certain.
+            // Pages in the pipe must stay as they are: what is filled next is what left the pipe
+            // for certain.
             let mut buffers: Vec<_> = (0..=LARGE_PIPE / chunk).map(|_| Buffer::any(chunk)).collect();
             let count = buffers.len() as u64;
             for round in 0..rounds {
@@ -202,7 +205,8 @@ fn produce(way: Way, end: OwnedFd, rounds: u64) -> Result<()> {
                 fill_chunk(buffer, round);
                 let mut rest = &buffer[..];
                 while !rest.is_empty() {
-                    // SAFETY: the buffer stays as it is until it left the pipe (see above), or this process ends.
+                    // SAFETY: the buffer stays as it is until it left the pipe (see above), or this
+                    // process ends.
                     let gone = unsafe { vmsplice(&end, &[IoSliceRaw::from_slice(rest)], SpliceFlags::empty()) }?;
                     rest = &rest[gone..];
                 }

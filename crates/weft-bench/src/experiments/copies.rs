@@ -1,4 +1,5 @@
-//! A large file written and deleted again and again, as in the DBFS paper: what deleting leaves behind must not make the next copy slower.
+//! A large file written and deleted again and again, as in the DBFS paper: what deleting leaves
+//! behind must not make the next copy slower.
 
 use crate::place::Place;
 use crate::scale::Scale;

@@ -1,5 +1,5 @@
-//! Digests the eager way, as HashFS kept them: each close hashes the whole file and the whole directory anew. On any file system, for comparison
-//! with one that keeps digests up to date.
+//! Digests the eager way, as HashFS kept them: each close hashes the whole file and the whole
+//! directory anew. On any file system, for comparison with one that keeps digests up to date.
 
 use crate::place::Place;
 use crate::scale::Scale;
@@ -53,7 +53,8 @@ pub(super) fn create(place: &Place, scale: &Scale) -> Result<f64> {
     Ok(scale.count as f64 / taken.as_secs_f64())
 }
 
-/// Closes a second, of one large file after 4 KiB were written to it; `closed` is called after each.
+/// Closes a second, of one large file after 4 KiB were written to it; `closed` is called after
+/// each.
 fn rewrites(place: &Place, scale: &Scale, mut closed: impl FnMut(&Path) -> Result<()>) -> Result<f64> {
     let path = place.fresh("eager")?.join("file");
     let pages = scale.size << 8;

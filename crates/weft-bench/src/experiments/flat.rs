@@ -1,5 +1,6 @@
-//! Whether rates depend on how many names a directory has: as many files in directories of a thousand names each, and all of
-//! them in one. Bursts of a thousand files end before anything is committed, and would compare other things besides.
+//! Whether rates depend on how many names a directory has: as many files in directories of a
+//! thousand names each, and all of them in one. Bursts of a thousand files end before anything is
+//! committed, and would compare other things besides.
 
 use super::files;
 use crate::place::Place;

@@ -1,6 +1,7 @@
-//! Networks of stages against pipelines of processes: a large file through one to sixteen increments, by links of a volume there, by compiled programs
-//! and pipes anywhere else. Links are read past what the kernel keeps of files, if it tells the volume of opens (`weft mount --opens`), else with none of it there; all of
-//! the file is in its cache elsewhere.
+//! Networks of stages against pipelines of processes: a large file through one to sixteen
+//! increments, by links of a volume there, by compiled programs and pipes anywhere else. Links are
+//! read past what the kernel keeps of files, if it tells the volume of opens
+//! (`weft mount --opens`), else with none of it there; all of the file is in its cache elsewhere.
 
 use crate::place::Place;
 use crate::scale::Scale;
@@ -19,7 +20,8 @@ const CHUNK: usize = 1 << 20;
 /// Stages, or processes.
 const COUNTS: [usize; 5] = [1, 2, 4, 8, 16];
 
-/// Bytes of the pipes: those that the kernel gives, and the most that it gives to everybody who asks.
+/// Bytes of the pipes: those that the kernel gives, and the most that it gives to everybody who
+/// asks.
 const PIPES: [usize; 2] = [64 << 10, 1 << 20];
 
 macro_rules! parts {
@@ -33,7 +35,8 @@ macro_rules! parts {
     };
 }
 
-/// Names and units of what [`run`] gives: each by the pipes that a pipeline has, and by whether the stages of a network are made one.
+/// Names and units of what [`run`] gives: each by the pipes that a pipeline has, and by whether the
+/// stages of a network are made one.
 pub(super) const PARTS: &[(&str, &str)] = parts!("01", "02", "04", "08", "16");
 
 /// The rates, in that order. A pipeline knows no stages, and a network no pipes.

@@ -32,8 +32,9 @@ fn path(place: &Place) -> PathBuf {
     place.work.join("stream")
 }
 
-/// Has memory for the file and its copies at hand. A virtual machine may have given its free memory to its host and get
-/// it back ten times slower than a disk writes: whoever came first would be charged for that.
+/// Has memory for the file and its copies at hand. A virtual machine may have given its free memory
+/// to its host and get it back ten times slower than a disk writes: whoever came first would be
+/// charged for that.
 fn touch_memory(scale: &Scale) {
     let wanted = 3 * scale.size as u64 * CHUNK as u64;
     let free = rustix::system::sysinfo();
@@ -150,8 +151,8 @@ impl Mapping {
 
     /// Its bytes; to be written only if it was mapped so.
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: `len` bytes are mapped there, the file is that long, nobody else changes it, and the slice
-        // borrows this alone.
+        // SAFETY: `len` bytes are mapped there, the file is that long, nobody else changes it, and
+        // the slice borrows this alone.
         unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.len) }
     }
 

@@ -1,5 +1,6 @@
-//! Programs that read in place, joined by reference, against the machine's own and against themselves joined by pipes: by files of a volume there, by any
-//! others elsewhere. Everything is in memory before.
+//! Programs that read in place, joined by reference, against the machine's own and against
+//! themselves joined by pipes: by files of a volume there, by any others elsewhere. Everything is
+//! in memory before.
 
 use crate::place::Place;
 use crate::scale::Scale;
@@ -38,8 +39,9 @@ pub(super) const PARTS: &[(&str, &str)] = &[
     ("ten-readers", "file/memory"),
 ];
 
-/// The rates, in that order. Elsewhere these are of wc(1) thrice, of weft's wc, of pipelines of weft's programs and with wc(1), with and without grep(1), and
-/// of programs that read a file by read(2).
+/// The rates, in that order. Elsewhere these are of wc(1) thrice, of weft's wc, of pipelines of
+/// weft's programs and with wc(1), with and without grep(1), and of programs that read a file by
+/// read(2).
 pub(super) fn run(place: &Place, scale: &Scale) -> Result<Vec<f64>> {
     let (small, large) = (place.work.join("text-small"), place.work.join("text-large"));
     let bytes = scale.size << 20;
@@ -112,8 +114,8 @@ fn keep(file: &Path, len: usize) -> Result<()> {
     same(&format!("'{weft}' pipe \"cat '{file}' | grep {RARE}\""), &format!("grep {RARE} '{file}'"))
 }
 
-/// Bytes of memory that ten processes take together which have all of `file` in memory, and the daemon that lends it to them. Each page counts once,
-/// whoever has it (proc_pid_smaps(5)).
+/// Bytes of memory that ten processes take together which have all of `file` in memory, and the
+/// daemon that lends it to them. Each page counts once, whoever has it (proc_pid_smaps(5)).
 fn memory_of_readers(place: &Place, file: &Path) -> Result<f64> {
     let mut readers = Vec::new();
     for _ in 0..READERS {
@@ -129,10 +131,12 @@ fn memory_of_readers(place: &Place, file: &Path) -> Result<f64> {
     Ok(bytes)
 }
 
-/// Bytes of process `pid`'s proportional share of shared memory, and of the rest of its memory elsewhere.
+/// Bytes of process `pid`'s proportional share of shared memory, and of the rest of its memory
+/// elsewhere.
 fn proportional(pid: &str, place: &Place) -> Result<f64> {
     let told = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).context("cannot see a process's memory")?;
-    // Of the daemon, and of whoever borrows, what is shared is what counts; its caches of other things are no copies of the file.
+    // Of the daemon, and of whoever borrows, what is shared is what counts; its caches of other
+    // things are no copies of the file.
     let field = if place.is_volume() { "Pss_Shmem:" } else { "Pss:" };
     let line = told.lines().find(|line| line.starts_with(field)).context("the kernel tells no shares")?;
     let kilobytes: f64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
@@ -168,7 +172,8 @@ impl Drop for Reader {
 
 const HELD: &str = "held\n";
 
-/// Has all of `file` in memory, by reference if it is lent, until the standard input ends, and sees that it stays as it was.
+/// Has all of `file` in memory, by reference if it is lent, until the standard input ends, and sees
+/// that it stays as it was.
 pub(crate) fn hold(file: &Path, closes: bool) -> Result<()> {
     let opened = weft_client::File::open(file)?;
     let (mut all, mut at) = (Vec::new(), 0u64);

@@ -97,7 +97,8 @@ fn nobody_who_is_given_an_arena_changes_it() {
     let (arena, _) = pool.find(&block).expect("it lies there");
     let reader = arena.reader().unwrap();
     assert!(rustix::io::write(&reader, b"x").is_err() && ftruncate(&reader, 0).is_err());
-    // Even whoever may open it for writing: this process does here, as would another of the same user, or the super-user.
+    // Even whoever may open it for writing: this process does here, as would another of the same
+    // user, or the super-user.
     rustix::fs::fchmod(&reader, rustix::fs::Mode::from(0o666)).unwrap();
     let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
     let writer = File::options().read(true).write(true).open(path).unwrap();

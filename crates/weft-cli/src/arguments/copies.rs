@@ -27,8 +27,9 @@ pub struct Export {
     pub source: OsString,
     /// The directory to copy to: nothing, or an empty directory, may be there
     pub directory: PathBuf,
-    /// Go on with an export to this directory that did not finish: files that are there with the same size, time of change and bytes stay; whatever else
-    /// is in the way is named, and stays, too
+    /// Go on with an export to this directory that did not finish: files that are there with the
+    /// same size, time of change and bytes stay; whatever else is in the way is named, and stays,
+    /// too
     #[arg(long = "continue")]
     pub go_on: bool,
     /// A summary as JSON
@@ -47,14 +48,16 @@ pub struct Upgrade {
 
 #[derive(Args)]
 pub struct Convert {
-    /// The volume, not mounted. One in files stays as it is; one in PostgreSQL is converted in place
+    /// The volume, not mounted. One in files stays as it is; one in PostgreSQL is converted in
+    /// place
     pub volume: PathBuf,
     /// The volume to make of one in files
     pub new: Option<PathBuf>,
     /// Where the new one's blocks lie
     #[arg(long, value_enum, requires = "new")]
     pub blocks: Option<Blocks>,
-    /// Tables that the blocks of a volume in PostgreSQL are to lie in: single, per-file, or hybrid[=SIZE]
+    /// Tables that the blocks of a volume in PostgreSQL are to lie in: single, per-file, or
+    /// hybrid[=SIZE]
     #[arg(long, value_parser = layout, value_name = "LAYOUT", conflicts_with_all = ["new", "blocks"])]
     pub layout: Option<Layout>,
     /// A summary as JSON

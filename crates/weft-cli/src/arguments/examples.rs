@@ -98,7 +98,8 @@ mod tests {
     use crate::arguments::Arguments;
     use clap::Parser;
 
-    /// The words of a command, of which some are in single quotes, up to where the shell puts its output or input.
+    /// The words of a command, of which some are in single quotes, up to where the shell puts its
+    /// output or input.
     fn words(command: &str) -> Vec<String> {
         let mut words = vec![String::new()];
         let mut quoted = false;

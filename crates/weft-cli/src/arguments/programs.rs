@@ -52,7 +52,8 @@ pub struct Wc {
     /// Print bytes
     #[arg(short = 'c', long)]
     pub bytes: bool,
-    /// Read files of volumes, too, which otherwise tell what they hold: it is counted once, as long as the volume is mounted
+    /// Read files of volumes, too, which otherwise tell what they hold: it is counted once, as long
+    /// as the volume is mounted
     #[arg(long)]
     pub recount: bool,
     /// Files; '-', or none, stands for the standard input

@@ -17,33 +17,35 @@ pub fn served_at(text: &str) -> Result<SocketAddr, String> {
 /// The part of a volume that is served over a network, and the clients that it is served to.
 #[derive(Args)]
 pub struct Served {
-    /// Export a directory, as a line of exports(5): its path in the volume, then clients with options, such as
-    /// '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks or '*'; options are rw, ro,
-    /// root_squash, no_root_squash, all_squash, anonuid=, anongid=, sync, async, secure, insecure, xprtsec=none,
-    /// xprtsec=tls, xprtsec=mtls. Without this, all of the volume to this machine, with the super-user squashed, from
-    /// ports below 1024 alone (secure), as any user could call from others in anybody's name
+    /// Export a directory, as a line of exports(5): its path in the volume, then clients with
+    /// options, such as '/shared 10.0.0.0/8(rw) *(ro,all_squash)'. Clients are addresses, networks
+    /// or '*'; options are rw, ro, root_squash, no_root_squash, all_squash, anonuid=, anongid=,
+    /// sync, async, secure, insecure, xprtsec=none, xprtsec=tls, xprtsec=mtls. Without this, all of
+    /// the volume to this machine, with the super-user squashed, from ports below 1024 alone
+    /// (secure), as any user could call from others in anybody's name
     #[arg(long, value_name = "LINE", requires = "nfs")]
     pub export: Vec<String>,
     /// Export what the lines of this file say, too
     #[arg(long, value_name = "FILE", requires = "nfs")]
     pub exports: Option<PathBuf>,
-    /// Tell clients where all is, by a portmapper: one of its own at port 111, or the one that this machine has; and keep
-    /// locks for them (NLM). Then programs on a mount of the same daemon and clients see each other's locks, too
+    /// Tell clients where all is, by a portmapper: one of its own at port 111, or the one that this
+    /// machine has; and keep locks for them (NLM). Then programs on a mount of the same daemon and
+    /// clients see each other's locks, too
     #[arg(long, requires = "nfs")]
     pub portmap: bool,
-    /// Seconds in which clients may claim again what they had locked when the server ended; others cannot lock anything
-    /// until then
+    /// Seconds in which clients may claim again what they had locked when the server ended; others
+    /// cannot lock anything until then
     #[arg(long, value_name = "SECONDS", requires = "portmap", default_value_t = 45)]
     pub grace: u64,
-    /// Offer TLS (RFC 9289) with this certificate, and those that lead to one that clients trust, in PEM. Exports with
-    /// xprtsec=tls demand it
+    /// Offer TLS (RFC 9289) with this certificate, and those that lead to one that clients trust,
+    /// in PEM. Exports with xprtsec=tls demand it
     #[arg(long, value_name = "FILE", requires = "nfs", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
     /// Its private key
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// Let in only clients with a certificate that one of these authorities has signed; each export must
-    /// demand TLS (xprtsec=mtls, or tls)
+    /// Let in only clients with a certificate that one of these authorities has signed; each export
+    /// must demand TLS (xprtsec=mtls, or tls)
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_clients: Option<PathBuf>,
 }
@@ -60,8 +62,8 @@ pub struct Serve {
     /// Go to the background once clients can connect
     #[arg(short, long)]
     pub background: bool,
-    /// Serve as this user, who must have the rights to all files that are named, instead of root. Of
-    /// root's privileges the use of ports below 1024 is kept
+    /// Serve as this user, who must have the rights to all files that are named, instead of root.
+    /// Of root's privileges the use of ports below 1024 is kept
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     #[command(flatten)]

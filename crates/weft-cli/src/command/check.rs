@@ -29,7 +29,8 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     };
     let location = super::mounted::unmounted(&arguments.volume)?;
     super::tell(location.note(true).filter(|_| !arguments.repair));
-    // Before the check, which removes the files that SQLite leaves beside a database that is only read.
+    // Before the check, which removes the files that SQLite leaves beside a database that is only
+    // read.
     let waiting = location.waiting().unwrap_or_default();
     // Before it, too: what root has in a user's volume it cannot open with that user's rights.
     let permissions = permissions(&location, options.repair);

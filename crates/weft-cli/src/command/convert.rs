@@ -16,7 +16,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use weft_store::{BlockHome, ErrorKind, Finding, Location, postgres, sqlite};
 
-/// Writes a volume in files anew with the other home for its blocks; changes the tables of one in PostgreSQL.
+/// Writes a volume in files anew with the other home for its blocks; changes the tables of one in
+/// PostgreSQL.
 pub fn run(arguments: &Convert) -> ExitCode {
     exit_code(convert(arguments))
 }

@@ -65,7 +65,8 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Something in a volume if `path` says `VOLUME:PATH` and nothing else has that name, else what has.
+    /// Something in a volume if `path` says `VOLUME:PATH` and nothing else has that name, else what
+    /// has.
     pub(super) fn open(path: &OsStr) -> Result<Source> {
         let Some((volume, _)) = in_volume(path) else {
             return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });

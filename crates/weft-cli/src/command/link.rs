@@ -261,8 +261,8 @@ fn is_sticky_for_this_user(status: &std::fs::Metadata) -> bool {
     status.mode() & libc::S_ISVTX != 0 && status.uid() != user.as_raw() && !user.is_root()
 }
 
-/// Makes `link`, which runs code, anew as it is, by whose it is. All is told of one file, held open:
-/// nobody gets a link confirmed that came in its place after the look.
+/// Makes `link`, which runs code, anew as it is, by whose it is. All is told of one file, held
+/// open: nobody gets a link confirmed that came in its place after the look.
 fn trust(link: &Path) -> Result<()> {
     let dentry = Dentry::at(link)?;
     let (_, device) = mounted::in_volume(&dentry.path()).ok_or_else(|| anyhow!(NO_VOLUME))?;

@@ -98,8 +98,8 @@ struct Mounted {
     log: daemon::Log,
 }
 
-/// A path to the same file that does not lead by way of where the volume will be mounted: `../VOLUME`
-/// from there would.
+/// A path to the same file that does not lead by way of where the volume will be mounted:
+/// `../VOLUME` from there would.
 fn settled(path: &Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(path).with_context(|| format!("cannot tell where {} is", path.display()))?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {

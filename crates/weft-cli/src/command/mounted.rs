@@ -21,8 +21,8 @@ struct Mount {
     owner: (u32, u32),
 }
 
-/// Where `path`, which is absolute and has neither symbolic links nor `..`, lies in the volume that is mounted on the way to it; and where that is
-/// mounted, by its device.
+/// Where `path`, which is absolute and has neither symbolic links nor `..`, lies in the volume that
+/// is mounted on the way to it; and where that is mounted, by its device.
 pub fn in_volume(path: &Path) -> Option<(PathBuf, u64)> {
     let on_the_way = mounts().into_iter().filter(|mount| path.starts_with(&mount.directory));
     // What was mounted last hides what was mounted before.
@@ -83,8 +83,8 @@ pub fn is_mount_point(path: &Path) -> bool {
     volume_at(path) != path
 }
 
-/// The topmost mount of a volume at `directory`: its device, and the numbers of the user and the group
-/// that mounted it.
+/// The topmost mount of a volume at `directory`: its device, and the numbers of the user and the
+/// group that mounted it.
 pub fn mount_at(directory: &Path) -> Option<(u64, (u32, u32))> {
     let found = mounts().into_iter().rfind(|mount| mount.directory == directory);
     found.map(|mount| (mount.device, mount.owner))
@@ -106,7 +106,8 @@ fn mounts() -> Vec<Mount> {
 }
 
 fn seen_in(list: &str) -> Vec<Mount> {
-    // A confined daemon tells its own to nobody with fewer privileges; nearly always it sees the same.
+    // A confined daemon tells its own to nobody with fewer privileges; nearly always it sees the
+    // same.
     let mounts = std::fs::read(list).or_else(|_| std::fs::read("/proc/self/mountinfo")).unwrap_or_default();
     mounts.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }

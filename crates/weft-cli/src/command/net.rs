@@ -1,6 +1,7 @@
 //! `weft net`: networks that a volume knows by name, and those on files that are in use.
 //!
-//! The former are extended attributes of its root, so that they go wherever the volume goes; a link that is made with one has its text.
+//! The former are extended attributes of its root, so that they go wherever the volume goes; a link
+//! that is made with one has its text.
 
 mod pushed;
 

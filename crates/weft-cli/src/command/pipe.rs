@@ -1,4 +1,5 @@
-//! `weft pipe`: stages in this process, joined by reference, and ordinary commands before and after them.
+//! `weft pipe`: stages in this process, joined by reference, and ordinary commands before and after
+//! them.
 
 use super::run::{explained, said, write_all};
 use super::usage;

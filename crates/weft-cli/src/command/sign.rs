@@ -1,4 +1,5 @@
-//! `weft keygen`, `weft sign` and `weft verify`: a volume's tree attested by who has a key. Keys and signatures are minisign's.
+//! `weft keygen`, `weft sign` and `weft verify`: a volume's tree attested by who has a key. Keys
+//! and signatures are minisign's.
 
 mod attestation;
 

@@ -33,8 +33,8 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
     }
 }
 
-/// Counters of the volume that is mounted at `named`; or of the one that it names, or that is served
-/// there, if a daemon of this user has it.
+/// Counters of the volume that is mounted at `named`; or of the one that it names, or that is
+/// served there, if a daemon of this user has it.
 fn of(named: &Path) -> Result<Value> {
     let of_mount = match named.to_str() {
         Some(text) if text.parse::<SocketAddr>().is_ok() => None,
@@ -58,8 +58,8 @@ fn of(named: &Path) -> Result<Value> {
 /// What the kernel answers once the daemon has ended; "canceled" while it is ending.
 const ENDED: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
-/// Whether what is mounted at `directory` has lost its daemon. The kernel may still know its attributes, so it is
-/// asked for what only the daemon knows.
+/// Whether what is mounted at `directory` has lost its daemon. The kernel may still know its
+/// attributes, so it is asked for what only the daemon knows.
 pub fn is_dead(directory: &Path) -> bool {
     let mut nothing: [u8; 0] = [];
     rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut nothing[..])

@@ -73,8 +73,8 @@ pub(super) fn pass_on(directory: &Path) -> std::io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(directory)?)?)
 }
 
-/// Has the daemon of the mount at `root` make durable all that it was told. Fails if the kernel could
-/// not tell it all.
+/// Has the daemon of the mount at `root` make durable all that it was told. Fails if the kernel
+/// could not tell it all.
 pub(super) fn fsync(root: &Path) -> Result<()> {
     File::open(root)?.sync_all()?;
     match stats::read(root)?["volume"]["failed_writeback"].as_str() {

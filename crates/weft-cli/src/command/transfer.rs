@@ -51,7 +51,8 @@ pub struct Place {
 }
 
 impl Place {
-    /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it exists.
+    /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it
+    /// exists.
     pub fn open(named: &OsStr, read_only: bool) -> Result<Place> {
         Place::open_with(named, |claims| {
             // A link is not root's because others say so.
@@ -241,7 +242,8 @@ pub struct Counts {
     pub bytes: u64,
 }
 
-/// A bar for work in steps; draws nothing unless standard error is a terminal, and goes when dropped.
+/// A bar for work in steps; draws nothing unless standard error is a terminal, and goes when
+/// dropped.
 pub struct Steps(ProgressBar);
 
 /// See [`Steps`].
@@ -278,7 +280,8 @@ pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// Runs `produce` on this thread and `consume` for each item it sends on a few others. The first error stops all.
+/// Runs `produce` on this thread and `consume` for each item it sends on a few others. The first
+/// error stops all.
 pub fn in_parallel<T: Send>(
     produce: impl FnOnce(&Sender<T>) -> Result<()>,
     consume: impl Fn(T) -> Result<()> + Sync,
@@ -292,7 +295,8 @@ pub fn in_parallel<T: Send>(
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(item) = next(&receive) {
-                    // After a failure the rest is taken and dropped, so that the producer does not wait.
+                    // After a failure the rest is taken and dropped, so that the producer does not
+                    // wait.
                     if stopped.load(Ordering::Relaxed) {
                         continue;
                     }

@@ -165,7 +165,8 @@ fn without_link(path: &Path) -> PathBuf {
     target.map_or_else(|| path.into(), |(target, parent)| parent.join(target))
 }
 
-/// Has the daemon make durable what it was told so far. As long as it cannot, nothing is lost by waiting.
+/// Has the daemon make durable what it was told so far. As long as it cannot, nothing is lost by
+/// waiting.
 fn sync(directory: &Path, is_read_only: bool) -> Result<()> {
     if std::fs::File::open(directory).is_err() {
         return Ok(());

@@ -1,7 +1,8 @@
 //! Beginning anew, once another daemon has taken the volume.
 //!
-//! Nothing that such a daemon has in memory may be served or kept. So it becomes a new image of its program (execve(2)), called as it was: the
-//! process stays, and all else goes, threads and descriptors included. What it served is dead until it may have the volume again.
+//! Nothing that such a daemon has in memory may be served or kept. So it becomes a new image of its
+//! program (execve(2)), called as it was: the process stays, and all else goes, threads and
+//! descriptors included. What it served is dead until it may have the volume again.
 
 use anyhow::anyhow;
 use std::os::unix::process::CommandExt;
@@ -10,7 +11,8 @@ use std::process::Command;
 use std::time::Duration;
 use weft_store::ErrorKind;
 
-/// The number of the process that began anew. Its children, which inherit the variable, have others.
+/// The number of the process that began anew. Its children, which inherit the variable, have
+/// others.
 const VARIABLE: &str = "WEFT_BEGUN_ANEW";
 
 /// The id of the volume that it served before, in hexadecimal.
@@ -34,7 +36,8 @@ fn hex(uuid: &[u8]) -> String {
     uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether an error in starting is one that time may mend: a server that is away, or a volume that another daemon took again.
+/// Whether an error in starting is one that time may mend: a server that is away, or a volume that
+/// another daemon took again.
 pub fn may_pass(error: &anyhow::Error) -> bool {
     let kinds =
         error.chain().filter_map(|cause| cause.downcast_ref::<weft_store::Error>()).map(weft_store::Error::kind);
@@ -60,9 +63,11 @@ impl StartDirectory {
     /// Becomes a new image of the program, with these variables besides those that there are.
     fn execute(&self, variables: &[(&str, String)]) -> anyhow::Error {
         let Some(place) = &self.0 else { return anyhow!("the directory that it was called in was removed") };
-        // The path, if it is still there: a program that is called by another name is found under that.
+        // The path, if it is still there: a program that is called by another name is found under
+        // that.
         let program = std::env::current_exe().ok().filter(|path| path.exists());
-        // SAFETY: no descriptor is closed by this before there is nobody left in this process who owns it.
+        // SAFETY: no descriptor is closed by this before there is nobody left in this process who
+        // owns it.
         unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
         let mut words = crate::secrets::words().iter();
         let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));

@@ -36,7 +36,8 @@ enum Answer {
 }
 
 impl Signals {
-    /// Blocks them for this thread and those it starts, and awaits them. Must be called before other threads are started.
+    /// Blocks them for this thread and those it starts, and awaits them. Must be called before
+    /// other threads are started.
     pub fn take(hang_up: HangUp) -> Result<Arc<Signals>> {
         let set = block();
         let signals = Arc::new(Signals { answer: Mutex::new(Answer::Exits), hang_up: Mutex::new(hang_up) });
@@ -99,7 +100,8 @@ pub fn has_terminal() -> bool {
 }
 
 fn block() -> libc::sigset_t {
-    // SAFETY: an all-zero sigset_t is valid for sigemptyset to fill in, and the pointers are to locals.
+    // SAFETY: an all-zero sigset_t is valid for sigemptyset to fill in, and the pointers are to
+    // locals.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);

@@ -12,7 +12,8 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
-/// Waits until process `pid` is gone, by the one thing that ends when it does: its hold of the volume.
+/// Waits until process `pid` is gone, by the one thing that ends when it does: its hold of the
+/// volume.
 fn await_release(volume: &Path) {
     await_end_of_hold(&volume.join("lock"));
 }
@@ -148,7 +149,8 @@ fn a_foreground_mount_ends_well_when_it_is_unmounted() {
         std::thread::yield_now();
     }
     std::fs::write(directory.join("file"), "x").unwrap();
-    // This test is the daemon's parent, and does not take note of its end before the command has returned.
+    // This test is the daemon's parent, and does not take note of its end before the command has
+    // returned.
     place.umount();
     assert!(child.wait().unwrap().success());
 }

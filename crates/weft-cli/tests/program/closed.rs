@@ -294,7 +294,8 @@ fn a_server_can_be_another_user_who_has_low_ports_and_no_more() {
     for path in below(&place.path("v")).into_iter().chain([place.path("v")]) {
         std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
     }
-    // An address of loopback that is this process's own, as a low port cannot be left to the kernel.
+    // An address of loopback that is this process's own, as a low port cannot be left to the
+    // kernel.
     let [high, low] = [std::process::id() >> 8 & 0xff, std::process::id() & 0xff];
     let address = format!("127.77.{high}.{low}:1000");
     let command = ["serve", "v", "--nfs", &address, "--user", "nobody"];

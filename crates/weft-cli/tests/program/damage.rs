@@ -1,4 +1,5 @@
-//! Damage below a mount: what a disk or a stray write changed is an error on what it concerns, and stays one.
+//! Damage below a mount: what a disk or a stray write changed is an error on what it concerns, and
+//! stays one.
 
 use crate::place::Place;
 use std::fs;
@@ -155,7 +156,8 @@ fn names_and_blocks_whose_rows_are_gone_are_missed() {
     assert_eq!(fs::read_dir(place.path("out/whole")).unwrap().count(), 5);
 }
 
-/// An attribute that is gone may be the list of rights: nobody gets more by the bits that it leaves.
+/// An attribute that is gone may be the list of rights: nobody gets more by the bits that it
+/// leaves.
 #[test]
 fn attributes_whose_rows_are_gone_are_missed() {
     let Some(place) = Place::to_mount() else { return };

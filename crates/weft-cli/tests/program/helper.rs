@@ -37,7 +37,8 @@ fn mount_8_and_a_line_of_fstab_mount_a_volume() {
     if !is_root() {
         return eprintln!("SKIPPED {test}: needs root");
     }
-    // mount(8) looks for helpers in directories that tests should leave alone; a private view of them will do.
+    // mount(8) looks for helpers in directories that tests should leave alone; a private view of
+    // them will do.
     let has_unshare = Command::new("unshare").args(["--mount", "true"]).output();
     if !has_unshare.is_ok_and(|output| output.status.success()) {
         return eprintln!("SKIPPED {test}: unshare --mount is not possible");

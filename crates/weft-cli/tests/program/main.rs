@@ -1,4 +1,5 @@
-//! The program as its users run it: each test starts the real one, and mounts for real where it can.
+//! The program as its users run it: each test starts the real one, and mounts for real where it
+//! can.
 
 mod advice;
 mod background;

@@ -1,4 +1,5 @@
-//! Files of a volume that are missing, of another time, or used by others: told by name, and nothing is changed.
+//! Files of a volume that are missing, of another time, or used by others: told by name, and
+//! nothing is changed.
 
 use crate::place::{Place, write_synced};
 use std::fs;

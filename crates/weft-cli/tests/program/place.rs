@@ -1,4 +1,5 @@
-//! A private directory with volumes and mount points in it, gone when the test ends, however it ends.
+//! A private directory with volumes and mount points in it, gone when the test ends, however it
+//! ends.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -187,8 +188,8 @@ impl Place {
         stats["pid"].as_u64().unwrap().try_into().unwrap()
     }
 
-    /// Ends the daemon of `m` without a word, and removes the dead mount once the volume that `hold`
-    /// belongs to is let go of.
+    /// Ends the daemon of `m` without a word, and removes the dead mount once the volume that
+    /// `hold` belongs to is let go of.
     #[track_caller]
     pub fn kill(&self, hold: &str) {
         use rustix::process::{Pid, Signal, kill_process};

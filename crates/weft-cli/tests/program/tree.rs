@@ -104,7 +104,8 @@ fn xattrs(path: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     names.map(|name| (name.to_vec(), value(name))).collect()
 }
 
-/// `user::rwx,user:7:r--,group::r--,mask::rwx,other::---`, as the kernel takes it (linux/posix_acl_xattr.h).
+/// `user::rwx,user:7:r--,group::r--,mask::rwx,other::---`, as the kernel takes it
+/// (linux/posix_acl_xattr.h).
 fn acl() -> Vec<u8> {
     let mut acl = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in

@@ -1,8 +1,10 @@
 //! The arenas that a receiver knows by number.
 //!
-//! There are never more than [`ARENAS_MAX`] of them, however long a stream is: the one that was not used for longest is forgotten for a new one, and an
-//! arena that nothing can come from any more is forgotten at once, but for one of the sender's own, whose pages are worth having. The
-//! receiver forgets as it is told, by an entry among the others, and unmaps as soon as nothing refers to the arena.
+//! There are never more than [`ARENAS_MAX`] of them, however long a stream is: the one that was not
+//! used for longest is forgotten for a new one, and an arena that nothing can come from any more is
+//! forgotten at once, but for one of the sender's own, whose pages are worth having. The receiver
+//! forgets as it is told, by an entry among the others, and unmaps as soon as nothing refers to the
+//! arena.
 
 use crate::lent::Lent;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,7 +31,8 @@ impl Source {
         }
     }
 
-    /// Whether nobody in this process but whoever asks knows it any more, so that nothing can come from there.
+    /// Whether nobody in this process but whoever asks knows it any more, so that nothing can come
+    /// from there.
     fn is_idle(&self) -> bool {
         match self {
             Source::Own(arena) => Arc::strong_count(arena) == 1,
@@ -37,7 +40,8 @@ impl Source {
         }
     }
 
-    /// What is passed on: the file, which may be sealed but opened for writing, as its seals bind everybody, and its guards.
+    /// What is passed on: the file, which may be sealed but opened for writing, as its seals bind
+    /// everybody, and its guards.
     pub(super) fn descriptors(&self) -> (BorrowedFd<'_>, Vec<BorrowedFd<'_>>) {
         match self {
             Source::Own(arena) => (arena.file(), Vec::new()),

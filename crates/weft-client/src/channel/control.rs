@@ -47,8 +47,9 @@ impl Control {
 
 impl AsRef<[Word]> for Control {
     fn as_ref(&self) -> &[Word] {
-        // SAFETY: so many bytes are mapped as long as this lives, from the start of a page on, and the file cannot shrink. Whatever lies there is a
-        // word; this process and the others reach it by atomic operations only.
+        // SAFETY: so many bytes are mapped as long as this lives, from the start of a page on, and
+        // the file cannot shrink. Whatever lies there is a word; this process and the others reach
+        // it by atomic operations only.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), BYTES / size_of::<Word>()) }
     }
 }

@@ -1,8 +1,10 @@
 //! What a sender lent and has not got back: by ticket, and longer than the sender lives if need be.
 //!
-//! Memory that others lent to this process must not go back to them as long as a receiver may read it. So what a sender held when it went, of such memory,
-//! is held on until the receiver gave it back, or nobody is left who may read it: the pipe of the channel tells. Somebody has to look now and then:
-//! whoever makes or drops a sender, and whoever is about to sleep for a sender that may wait for just that ([`sweep`]).
+//! Memory that others lent to this process must not go back to them as long as a receiver may read
+//! it. So what a sender held when it went, of such memory, is held on until the receiver gave it
+//! back, or nobody is left who may read it: the pipe of the channel tells. Somebody has to look now
+//! and then: whoever makes or drops a sender, and whoever is about to sleep for a sender that may
+//! wait for just that ([`sweep`]).
 
 use super::control::Control;
 use super::ring::Ring;
@@ -92,7 +94,8 @@ impl Held {
         Some(hold)
     }
 
-    /// Takes back what the receiver gave back. Whoever calls drops it without a lock: it may go back to others in turn.
+    /// Takes back what the receiver gave back. Whoever calls drops it without a lock: it may go
+    /// back to others in turn.
     pub(super) fn take_back(&mut self) -> io::Result<Vec<Hold>> {
         let returned = self.ring.returned();
         if returned == self.returned && !self.forged {
@@ -135,7 +138,8 @@ impl Held {
 /// What a sender shares with [`sweep`].
 pub(super) type Shared = Arc<Mutex<Held>>;
 
-/// The same in all senders: nobody panics while it is locked but for bugs, and then it tells the truth.
+/// The same in all senders: nobody panics while it is locked but for bugs, and then it tells the
+/// truth.
 pub(super) fn lock(held: &Shared) -> MutexGuard<'_, Held> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,11 @@
-//! Bytes that are copied to be sent: one after the other into places, so that small ones do not take a place each.
+//! Bytes that are copied to be sent: one after the other into places, so that small ones do not
+//! take a place each.
 
 use std::sync::Arc;
 use weft_block::shared::Place;
 
-/// What does not belong together begins at a multiple of this: it may be read and written at the same time.
+/// What does not belong together begins at a multiple of this: it may be read and written at the
+/// same time.
 const APART: usize = 64;
 
 /// A place, and whoever refers to what was copied there.
@@ -53,7 +55,8 @@ impl Packing {
         self.full.retain(|packed| !packed.is_free());
     }
 
-    /// Copies as many of `bytes` as there is room for. Tells where they lie, how many, and what keeps them there.
+    /// Copies as many of `bytes` as there is room for. Tells where they lie, how many, and what
+    /// keeps them there.
     pub(super) fn copy(&mut self, bytes: &[u8]) -> (&[u8], Arc<()>) {
         let Some(open) = &mut self.open else { return (&[], Arc::default()) };
         let len = bytes.len().min(open.place.len() - self.used);

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weft_block::{Block, Rope};
 
-/// So many messages without any entry, or entries without any bytes, are more than a sender has reason for.
+/// So many messages without any entry, or entries without any bytes, are more than a sender has
+/// reason for.
 const IDLE_MAX: usize = 4096;
 
 /// Receives the ropes that are sent to the other end of a channel.
@@ -72,17 +73,20 @@ impl Drop for Bytes {
         self.end.tickets.fetch_sub(1, Ordering::Relaxed);
         self.end.ring.give_back(self.ticket);
         if self.end.ring.wakes_sender_by_return() {
-            // Nobody can be told here; it fails only if the sender is gone, or the system has no memory for 16 bytes.
+            // Nobody can be told here; it fails only if the sender is gone, or the system has no
+            // memory for 16 bytes.
             let _ = socket::send_wake(self.end.socket.as_fd());
         }
     }
 }
 
 impl Receiver {
-    /// The receiving end of a channel that `socket` is ([`super::sockets`]), which was not used before.
+    /// The receiving end of a channel that `socket` is ([`super::sockets`]), which was not used
+    /// before.
     ///
     /// # Errors
-    /// `InvalidInput` if it is none, or was used; `InvalidData` if what came with it is nothing that a channel is made of.
+    /// `InvalidInput` if it is none, or was used; `InvalidData` if what came with it is nothing
+    /// that a channel is made of.
     pub fn of(socket: OwnedFd) -> io::Result<Receiver> {
         let (memory, token) = socket::attach(&socket, End::Receiver)?;
         let ring = Arc::new(Control::open(&memory)?);
@@ -93,12 +97,13 @@ impl Receiver {
 
     /// The next rope, as it was sent; none after the last one. Waits for it.
     ///
-    /// Its bytes lie in memory of the sender's, which it cannot use again before they are dropped. A sender that is not to be trusted could
-    /// change them meanwhile: whoever checks bytes of such a one and then relies on them makes a copy first.
+    /// Its bytes lie in memory of the sender's, which it cannot use again before they are dropped.
+    /// A sender that is not to be trusted could change them meanwhile: whoever checks bytes of such
+    /// a one and then relies on them makes a copy first.
     ///
     /// # Errors
-    /// `ConnectionReset` if the sender went without saying that it was finished, `InvalidData` if it is none of Weft's; and what the system says. From
-    /// then on every call gives the same.
+    /// `ConnectionReset` if the sender went without saying that it was finished, `InvalidData` if
+    /// it is none of Weft's; and what the system says. From then on every call gives the same.
     pub fn receive(&mut self) -> io::Result<Option<Rope>> {
         match self.over {
             None => {}
@@ -203,13 +208,15 @@ impl Receiver {
         match message {
             Message::Wake => Ok(()),
             Message::Arena(number, file, guards) => {
-                // One is forgotten before another one is announced, and that entry is read before this message.
+                // One is forgotten before another one is announced, and that entry is read before
+                // this message.
                 if self.arenas.len() > ARENAS_MAX || guards.len() > GUARDS_MAX {
                     return Err(socket::garbage("the sender announces more than there may be"));
                 }
                 let mut guards: Vec<_> = guards.into_iter().map(Arc::new).collect();
                 if !guards.is_empty() {
-                    // The sender has it from others: it must not give it back as long as anybody reads it whom it was sent on to from here.
+                    // The sender has it from others: it must not give it back as long as anybody
+                    // reads it whom it was sent on to from here.
                     guards.push(self.end.token.clone());
                 }
                 let before = self.arenas.insert(number, Lent::guarded(file, guards)?);
@@ -247,7 +254,8 @@ impl Receiver {
 
     /// Sleeps until the sender calls, or something else is to be read; whether it is gone.
     fn sleep(&mut self) -> io::Result<bool> {
-        // A sender that waits for memory may wait for what this process gave back to it by way of another channel.
+        // A sender that waits for memory may wait for what this process gave back to it by way of
+        // another channel.
         held::sweep();
         let ring = &self.end.ring;
         let socket = self.end.socket.as_fd();
@@ -279,12 +287,14 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         self.end.ring.leave();
-        // The socket stays open as long as bytes that were received are needed; the sender is to know now.
+        // The socket stays open as long as bytes that were received are needed; the sender is to
+        // know now.
         let _ = rustix::net::shutdown(&self.end.socket, Shutdown::Both);
     }
 }
 
-/// The socket: for whoever wants to know whether it is one. What it is ready for says nothing of ropes.
+/// The socket: for whoever wants to know whether it is one. What it is ready for says nothing of
+/// ropes.
 impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.end.socket.as_fd()

@@ -1,14 +1,17 @@
-//! The words that both ends of a channel share: a ring of entries from the sender to the receiver, a bit for each ticket that the receiver gives
-//! back, and what either end says when it sleeps.
+//! The words that both ends of a channel share: a ring of entries from the sender to the receiver,
+//! a bit for each ticket that the receiver gives back, and what either end says when it sleeps.
 //!
-//! It knows nothing of where the words lie, so that tests may let them lie in ordinary memory. Every word is loaded and stored atomically, as the
-//! other end is another process that may do anything to it at any time; what is loaded is checked against what this end knows by itself.
+//! It knows nothing of where the words lie, so that tests may let them lie in ordinary memory.
+//! Every word is loaded and stored atomically, as the other end is another process that may do
+//! anything to it at any time; what is loaded is checked against what this end knows by itself.
 //!
-//! Tickets come back as bits, not by a second ring: bits have room for every ticket there can be, so giving back never waits, needs no lock, and
-//! what was given back twice is given back once.
+//! Tickets come back as bits, not by a second ring: bits have room for every ticket there can be,
+//! so giving back never waits, needs no lock, and what was given back twice is given back once.
 //!
-//! Invariants: the entries from `head` to `tail` belong to the receiver, the others to the sender. Whoever sleeps has said so, then has looked once
-//! more; whoever changes something looks afterwards whether somebody sleeps. A fence stands between the two on both sides, so one of them sees the other.
+//! Invariants: the entries from `head` to `tail` belong to the receiver, the others to the sender.
+//! Whoever sleeps has said so, then has looked once more; whoever changes something looks
+//! afterwards whether somebody sleeps. A fence stands between the two on both sides, so one of them
+//! sees the other.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -215,24 +218,28 @@ impl<M: AsRef<[Word]>> Ring<M> {
         self.clear(RECEIVER_SLEEPS, |_| true)
     }
 
-    /// Whether the sender sleeps for tickets, and is to be woken by whoever asks, after it gave one back.
+    /// Whether the sender sleeps for tickets, and is to be woken by whoever asks, after it gave one
+    /// back.
     pub(crate) fn wakes_sender_by_return(&self) -> bool {
         fence(Ordering::SeqCst);
         self.clear(SENDER_SLEEPS, |wish| wish == 1)
     }
 
-    /// Whether the sender sleeps, and is to be woken by whoever asks, as the receiver is about to sleep.
+    /// Whether the sender sleeps, and is to be woken by whoever asks, as the receiver is about to
+    /// sleep.
     pub(crate) fn wakes_sender_by_sleep(&self) -> bool {
         self.clear(SENDER_SLEEPS, |_| true)
     }
 
-    /// Says who sleeps. Both ends write this word, so each takes what the other wrote: then there is one order of it all, for loom too.
+    /// Says who sleeps. Both ends write this word, so each takes what the other wrote: then there
+    /// is one order of it all, for loom too.
     fn say(&self, at: usize, value: u64) {
         step();
         self.word(at).swap(value, Ordering::AcqRel);
     }
 
-    /// Clears the word of whoever sleeps if it does and `met` says that its wish is; nobody else is told so for the same sleep.
+    /// Clears the word of whoever sleeps if it does and `met` says that its wish is; nobody else is
+    /// told so for the same sleep.
     fn clear(&self, at: usize, met: impl Fn(u64) -> bool) -> bool {
         let word = self.word(at);
         let wish = word.load(Ordering::Relaxed);
@@ -339,7 +346,8 @@ impl<M: AsRef<[Word]>> Popping<M> {
         Ok(Some(entry))
     }
 
-    /// Whether the sender sleeps until as much was taken out as is, and is to be woken by whoever asks.
+    /// Whether the sender sleeps until as much was taken out as is, and is to be woken by whoever
+    /// asks.
     pub(crate) fn wakes_sender(&self) -> bool {
         fence(Ordering::SeqCst);
         self.ring.clear(SENDER_SLEEPS, |wish| wish >= 2 && wish - 2 <= self.head)

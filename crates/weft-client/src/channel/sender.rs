@@ -17,7 +17,8 @@ use weft_block::{Rope, Slice};
 
 /// Sends ropes to the other end of a channel.
 ///
-/// Dropped without [`Sender::finish`] it makes the receiver get an error where it would get the end.
+/// Dropped without [`Sender::finish`] it makes the receiver get an error where it would get the
+/// end.
 #[derive(Debug)]
 pub struct Sender {
     socket: OwnedFd,
@@ -79,7 +80,8 @@ impl Flow {
         self.bytes == 0 || self.bytes + len <= WINDOW_BYTES
     }
 
-    /// How many entries must be received before about half of what may be under way is: to wake for less is not worth it.
+    /// How many entries must be received before about half of what may be under way is: to wake for
+    /// less is not worth it.
     fn half(&mut self, tail: u64) -> u64 {
         let (mut head, mut bytes) = (self.head, self.bytes);
         while head < tail && (bytes > WINDOW_BYTES / 2 || tail - head > self.lens.len() as u64 / 2) {
@@ -91,15 +93,18 @@ impl Flow {
 }
 
 impl Sender {
-    /// The sending end of a channel that `socket` is ([`super::sockets`]), which was not used before.
+    /// The sending end of a channel that `socket` is ([`super::sockets`]), which was not used
+    /// before.
     ///
     /// # Errors
-    /// `InvalidInput` if it is none, or was used; `InvalidData` if what came with it is nothing that a channel is made of.
+    /// `InvalidInput` if it is none, or was used; `InvalidData` if what came with it is nothing
+    /// that a channel is made of.
     pub fn of(socket: OwnedFd) -> io::Result<Sender> {
         Sender::with_budget(socket, Budget::new(BUDGET_BYTES))
     }
 
-    /// As [`Sender::of`], with other bounds of the memory that is filled and sent: the receiver can keep so much of it.
+    /// As [`Sender::of`], with other bounds of the memory that is filled and sent: the receiver can
+    /// keep so much of it.
     pub fn with_budget(socket: OwnedFd, budget: Arc<Budget>) -> io::Result<Sender> {
         let (memory, token) = socket::attach(&socket, End::Sender)?;
         let ring = Arc::new(Control::open(&memory)?);
@@ -118,17 +123,20 @@ impl Sender {
         })
     }
 
-    /// Memory to fill: what is frozen of it ([`Place::freeze`]) is sent without a copy. The receiver may see what is written there before it is sent. Waits for what the
-    /// receiver gives back if the budget is spent.
+    /// Memory to fill: what is frozen of it ([`Place::freeze`]) is sent without a copy. The
+    /// receiver may see what is written there before it is sent. Waits for what the receiver gives
+    /// back if the budget is spent.
     ///
     /// # Errors
-    /// [`KeptByReceiver`] (kind `OutOfMemory`) if there is none, and the receiver waits for more and keeps what it has; `BrokenPipe` if it is gone.
+    /// [`KeptByReceiver`] (kind `OutOfMemory`) if there is none, and the receiver waits for more
+    /// and keeps what it has; `BrokenPipe` if it is gone.
     pub fn place(&mut self) -> io::Result<Place> {
         self.check()?;
         loop {
             let returned = self.ring.ring().returned();
             self.take_back()?;
-            // As long as the receiver keeps nothing, what may be under way is all that is ever needed, and stays in the processors' caches.
+            // As long as the receiver keeps nothing, what may be under way is all that is ever
+            // needed, and stays in the processors' caches.
             let more = if self.pool.is_empty() { WINDOW_BYTES - PLACE_BYTES } else { ARENA_BYTES_MAX };
             if let Some(place) = self.pool.place(more)? {
                 return Ok(place);
@@ -137,15 +145,18 @@ impl Sender {
         }
     }
 
-    /// Sends `rope`; it is received as one rope. Waits as long as too much was sent that was not received. Bytes in places of this sender, or in memory that was
-    /// lent to this process, are sent by reference, all others are copied, and so are runs so short that this is faster.
+    /// Sends `rope`; it is received as one rope. Waits as long as too much was sent that was not
+    /// received. Bytes in places of this sender, or in memory that was lent to this process, are
+    /// sent by reference, all others are copied, and so are runs so short that this is faster.
     ///
-    /// Whoever receives a rope by reference can read all of the arena that it lies in: what its lender lends to this process. Bytes of places must stay as they are
-    /// after they were sent, which [`Place::freeze`] sees to.
+    /// Whoever receives a rope by reference can read all of the arena that it lies in: what its
+    /// lender lends to this process. Bytes of places must stay as they are after they were sent,
+    /// which [`Place::freeze`] sees to.
     ///
     /// # Errors
-    /// `BrokenPipe` if the receiver is gone, `InvalidData` if it is no receiver of Weft's; nothing can be sent from then on. [`KeptByReceiver`] (kind
-    /// `OutOfMemory`) as for [`Sender::place`]; then nothing of the rope was sent, and other ropes can be.
+    /// `BrokenPipe` if the receiver is gone, `InvalidData` if it is no receiver of Weft's; nothing
+    /// can be sent from then on. [`KeptByReceiver`] (kind `OutOfMemory`) as for [`Sender::place`];
+    /// then nothing of the rope was sent, and other ropes can be.
     pub fn send(&mut self, rope: Rope) -> io::Result<()> {
         self.check()?;
         self.take_back()?;
@@ -235,7 +246,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Adds bytes that were copied right behind others of the same rope to those. Whether it could be done.
+    /// Adds bytes that were copied right behind others of the same rope to those. Whether it could
+    /// be done.
     fn extend(&mut self, arena: &Arc<weft_block::shared::Arena>, offset: usize, len: usize) -> bool {
         let Some(last) = self.pieces.last_mut() else { return false };
         let Source::Own(same) = &last.source else { return false };
@@ -387,7 +399,8 @@ impl Drop for Sender {
     }
 }
 
-/// The socket: for whoever wants to know whether it is one. What it is ready for says nothing of ropes.
+/// The socket: for whoever wants to know whether it is one. What it is ready for says nothing of
+/// ropes.
 impl AsFd for Sender {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

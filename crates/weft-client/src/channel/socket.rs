@@ -1,4 +1,5 @@
-//! What goes over the socket of a channel: its memory, arenas before the first entry that names them, and calls to wake up.
+//! What goes over the socket of a channel: its memory, arenas before the first entry that names
+//! them, and calls to wake up.
 
 use super::step;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -30,8 +31,9 @@ pub(super) enum End {
 /// What one end told the other.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// You are this end of the channel with this memory. The last is a pipe: its end for reading belongs to whoever may read what the sender lends, its
-    /// end for writing to the sender, who so learns when they are all gone.
+    /// You are this end of the channel with this memory. The last is a pipe: its end for reading
+    /// belongs to whoever may read what the sender lends, its end for writing to the sender, who so
+    /// learns when they are all gone.
     Hello(End, OwnedFd, OwnedFd),
     /// Look again.
     Wake,
@@ -75,7 +77,8 @@ pub(super) fn send_arena(
     }
 }
 
-/// Wakes the other end. It need not hear that it is to wake where so much is unread that there is no room: it wakes by that.
+/// Wakes the other end. It need not hear that it is to wake where so much is unread that there is
+/// no room: it wakes by that.
 pub(super) fn send_wake(socket: BorrowedFd<'_>) -> io::Result<()> {
     match send(socket, [WAKE, 0], &[]) {
         // Nobody is there: whoever waits for something finds out.
@@ -110,7 +113,8 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> io::Result<Received> {
         match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
             Ok(message) => break message,
             Err(Errno::AGAIN) => return Ok(Received::Nothing),
-            // The other end went and had not read all: told once, and before what is left to be read here.
+            // The other end went and had not read all: told once, and before what is left to be
+            // read here.
             Err(Errno::INTR | Errno::CONNRESET) => {}
             Err(error) => return Err(error.into()),
         }
@@ -170,7 +174,8 @@ pub(super) fn garbage(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The memory of the channel of which `socket` is an end that was not used yet, and the pipe's end that belongs to it.
+/// The memory of the channel of which `socket` is an end that was not used yet, and the pipe's end
+/// that belongs to it.
 pub(super) fn attach(socket: &OwnedFd, wanted: End) -> io::Result<(OwnedFd, OwnedFd)> {
     match receive(socket.as_fd())? {
         Received::Message(Message::Hello(end, memory, token)) if end == wanted => Ok((memory, token)),

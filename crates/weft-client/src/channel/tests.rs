@@ -55,7 +55,8 @@ fn lent(contents: &[u8], guard: std::os::fd::OwnedFd, kept: Arc<()>) -> Block {
     Block::of_owner(Loan { lent, len: contents.len(), _kept: kept })
 }
 
-/// Looks until `met`: a child of another test has copies of all descriptors from fork(2) to exec(2), and another thread may be the one that takes back.
+/// Looks until `met`: a child of another test has copies of all descriptors from fork(2) to
+/// exec(2), and another thread may be the one that takes back.
 fn eventually(what: &str, met: impl Fn() -> bool) {
     let begun = std::time::Instant::now();
     while !met() {

@@ -3,10 +3,11 @@
 //! The kernel has one set of attributes and one page cache for each node, and answers everybody
 //! from them. So a link has several nodes: one while everybody may be told of it; one for each user
 //! to whom it is open otherwise ([`super::personal::PersonalNodes`]); and one for all to whom it is
-//! closed, whose number has one bit more ([`CLOSED`]). That one always looks the same and cannot be opened. The
-//! latter two are not cached: each path lookup asks again. A user who comes to a node that is not
-//! for that user gets `ESTALE`; the kernel then looks the name up again. A descriptor that was
-//! passed on tells its holder the attributes if both the holder and the node's user may know them.
+//! closed, whose number has one bit more ([`CLOSED`]). That one always looks the same and cannot be
+//! opened. The latter two are not cached: each path lookup asks again. A user who comes to a node
+//! that is not for that user gets `ESTALE`; the kernel then looks the name up again. A descriptor
+//! that was passed on tells its holder the attributes if both the holder and the node's user may
+//! know them.
 //!
 //! Views have one node, since a directory that is in use keeps it (getcwd(), mounts). Of one that
 //! is not for everybody the kernel is told nothing that follows from what it shows; it asks for

@@ -7,8 +7,8 @@ use crate::protocol::{Body, DATA_BYTES_MAX, Header, Opcode, Reply};
 use std::ops::Range;
 use weft_vfs::{AllocateMode, Error, ErrorKind, Ino, Privileges, Whence};
 
-/// Does `work` with what a program sees of `ino`, which is `seen`; if that was popped meanwhile, with
-/// what it sees now.
+/// Does `work` with what a program sees of `ino`, which is `seen`; if that was popped meanwhile,
+/// with what it sees now.
 fn unless_popped<T>(
     (ino, seen): (Ino, Ino),
     now: impl FnOnce() -> Ino,
@@ -66,8 +66,8 @@ impl Server {
         Ok(())
     }
 
-    /// Takes in that the kernel has passed on what it kept of `range` of `ino`, or that this failed.
-    /// Then it forgets: reads would give what is missing, until it drops the pages.
+    /// Takes in that the kernel has passed on what it kept of `range` of `ino`, or that this
+    /// failed. Then it forgets: reads would give what is missing, until it drops the pages.
     fn passed_on(&self, ino: Ino, range: Range<u64>, error: Option<&Error>) {
         match error {
             None => self.vfs.writeback_done(ino, range),
@@ -105,8 +105,8 @@ impl Server {
     pub(super) fn lseek(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         body.skip(8)?;
         if self.options.writeback {
-            // The kernel may hold what makes a hole none, and does not write it out before it asks. Now it answers
-            // itself: no holes.
+            // The kernel may hold what makes a hole none, and does not write it out before it asks.
+            // Now it answers itself: no holes.
             return Err(Failure::Errno(libc::ENOSYS));
         }
         let offset = body.u64()?;

@@ -22,8 +22,8 @@ const PRIVATE: u64 = 1;
 
 impl Server {
     /// Answers OPENDIR. Of a view that is not for everybody the kernel keeps no listing, which
-    /// would go to those, too, who opened it before. A mount that is not told of opens is not told of
-    /// these either, and lists no such views.
+    /// would go to those, too, who opened it before. A mount that is not told of opens is not told
+    /// of these either, and lists no such views.
     pub(super) fn opendir(&self, ino: Ino, reply: &mut Reply) -> Outcome {
         if !self.opens || !self.is_shared() {
             return Err(Failure::Errno(libc::ENOSYS));
@@ -88,7 +88,8 @@ impl Server {
         let listed = self.vfs.read_directory_attributes(caller, ino, start(offset), limit.max(1))?;
         let mut full = false;
         for (entry, attributes) in listed {
-            // Links are among those without, and so is what is seen through code: its length is not known.
+            // Links are among those without, and so is what is seen through a pushed network: its
+            // length may not be known, and the kernel would wait for reads of it.
             let is_told = |attributes: &Attributes| self.vfs.seen(attributes.ino, None) == attributes.ino;
             let told = attributes.filter(|attributes| !full && is_told(attributes));
             let before = reply.len();

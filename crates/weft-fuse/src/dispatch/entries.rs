@@ -13,8 +13,9 @@ impl Server {
         let node = self.tell_node(caller.uid, &attributes);
         let is_computed = attributes.computed.is_some() && attributes.kind == Kind::File;
         if is_computed && !weft_vfs::is_virtual(attributes.ino) {
-            // The kernel takes none of a file that it knows if it was told, since it asked, that they
-            // changed. Of another length it would wait for reads of the file, with the directory locked.
+            // The kernel takes none of a file that it knows if it was told, since it asked, that
+            // they changed. Of another length it would wait for reads of the file, with the
+            // directory locked.
             self.attributes_changed(Ino(node));
         }
         reply.entry_out(node, &attributes, self.valid(&attributes));
@@ -48,7 +49,8 @@ impl Server {
         }
     }
 
-    /// Who finds a link by its name may go on with what the kernel keeps of it. It was held, and is not any more if that fails.
+    /// Who finds a link by its name may go on with what the kernel keeps of it. It was held, and is
+    /// not any more if that fails.
     fn settled(&self, attributes: Attributes) -> Result<Attributes, Failure> {
         if attributes.computed.is_some() {
             if attributes.kind == Kind::File && self.options.writeback {

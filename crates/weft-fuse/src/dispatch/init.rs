@@ -4,8 +4,9 @@ use super::{Failure, Outcome, Server};
 use crate::protocol::flags::init;
 use crate::protocol::{Body, CutShort, DATA_BYTES_MAX, MAJOR, MINOR, Reply};
 
-/// What is asked for where the kernel offers it: everything that lets it answer from its own caches (this
-/// daemon is the only writer), and the checks and clean-ups that it leaves to the file system.
+/// What is asked for where the kernel offers it: everything that lets it answer from its own caches
+/// (this daemon is the only writer), and the checks and clean-ups that it leaves to the file
+/// system.
 ///
 /// Without `FUSE_ASYNC_DIO`: after an asynchronous write around the page cache the kernel does not
 /// forget the pages that a reader has filled

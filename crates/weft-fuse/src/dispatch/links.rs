@@ -26,20 +26,24 @@ use std::time::{Duration, Instant};
 use weft_vfs::blocking::Wait;
 use weft_vfs::{Attributes, Change, ErrorKind, Ino, Kind, Observer, Reach, Result, Vfs};
 
-/// Links are not for mounts with `--writeback`: the kernel then goes by the length that it knows, whatever it is told later.
+/// Links are not for mounts with `--writeback`: the kernel then goes by the length that it knows,
+/// whatever it is told later.
 pub(super) const WRITEBACK: Failure = Failure::Errno(libc::EOPNOTSUPP);
 
-/// How long the kernel may answer from what it was told of views of directories, and nobody tells it of.
+/// How long the kernel may answer from what it was told of views of directories, and nobody tells
+/// it of.
 const VIEW_VALID: Duration = Duration::from_secs(1);
 
-/// Who waits longer for the kernel to forget something is answered all the same: whatever is in its way may be waiting for the answer.
+/// Who waits longer for the kernel to forget something is answered all the same: whatever is in its
+/// way may be waiting for the answer.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Longest wait of the answer to a change for the kernel to forget what links gave before. Somebody
 /// may be reading what takes long to compute.
 const SOON: Duration = Duration::from_millis(20);
 
-/// After this long nobody is on the way any more who was told of a link just before it changed, of which the kernel did not know then.
+/// After this long nobody is on the way any more who was told of a link just before it changed, of
+/// which the kernel did not know then.
 const ON_THE_WAY: Duration = Duration::from_millis(10);
 
 thread_local! {
@@ -54,7 +58,8 @@ pub(super) fn outdating<T>(serve: impl FnOnce() -> T) -> (T, Vec<Ino>) {
     (served, OUTDATED.take().unwrap_or_default())
 }
 
-/// The links, and the files that were written by way of links, of which the kernel is about to forget content.
+/// The links, and the files that were written by way of links, of which the kernel is about to
+/// forget content.
 #[derive(Default)]
 pub(super) struct Forgetting {
     /// How often each is yet to be told of.
@@ -109,7 +114,8 @@ impl Forgetting {
         while !is_done(&pending) && !self.done.wait_until(&mut pending, until).timed_out() {}
     }
 
-    /// How long the kernel may keep `attributes`, and the name by which it has found what has them; of what is no link for `valid`.
+    /// How long the kernel may keep `attributes`, and the name by which it has found what has them;
+    /// of what is no link for `valid`.
     pub(super) fn valid(&self, vfs: &Vfs, attributes: &Attributes, valid: Duration) -> Valid {
         if attributes.computed.is_none() {
             return Valid { entry: valid, attributes: valid };
@@ -195,7 +201,8 @@ impl Drop for Forgetting {
     }
 }
 
-/// Has the kernel forget content, and once more when nobody can be on the way any more who was told of it just before.
+/// Has the kernel forget content, and once more when nobody can be on the way any more who was told
+/// of it just before.
 fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier, person: u32, job: Job) {
     match job {
         Job::Target(ino, range, told) => {

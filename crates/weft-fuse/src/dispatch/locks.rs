@@ -1,6 +1,7 @@
 //! Locks, where the volume keeps them: others than programs of this kernel lock its files, too.
 //!
-//! A request that waits gets its reply from whoever makes room for it, or when the kernel takes it back.
+//! A request that waits gets its reply from whoever makes room for it, or when the kernel takes it
+//! back.
 
 use super::{Failure, Outcome, Server};
 use crate::notify::Notifier;

@@ -1,4 +1,5 @@
-//! Requests about files being opened and closed, which come only if one of these wants them: links that say so, or locks that the volume keeps.
+//! Requests about files being opened and closed, which come only if one of these wants them: links
+//! that say so, or locks that the volume keeps.
 
 use super::closed::{Door, Node, asker};
 use super::{Failure, Outcome, Server};
@@ -8,7 +9,8 @@ use std::sync::atomic::Ordering;
 use weft_vfs::locks::{LockKind, LockRange};
 use weft_vfs::{Ino, Opening};
 
-/// The number by which the kernel names what was opened: one of its own each time, and what follows from how it was. 0 if nobody asks.
+/// The number by which the kernel names what was opened: one of its own each time, and what follows
+/// from how it was. 0 if nobody asks.
 #[derive(Clone, Copy)]
 pub(super) struct Opened(pub(super) u64);
 
@@ -28,7 +30,8 @@ impl Opened {
         if is_open { Opened::DIRECT | Opened::OPEN } else { Opened::DIRECT }
     }
 
-    /// Whether a read gives what there is at once, and fewer bytes than asked for do not mean the end.
+    /// Whether a read gives what there is at once, and fewer bytes than asked for do not mean the
+    /// end.
     pub(super) fn is_open(self) -> bool {
         self.0 & Opened::OPEN != 0
     }
@@ -170,12 +173,14 @@ impl Server {
         opened.is_draft().then(|| self.drafts.lock().get(&opened.0).copied()).flatten()
     }
 
-    /// What a program reads or writes in `ino`, of which it is the page cache that asks unless it `is_direct`.
+    /// What a program reads or writes in `ino`, of which it is the page cache that asks unless it
+    /// `is_direct`.
     pub(super) fn seen(&self, ino: Ino, opened: Opened, is_direct: bool) -> Ino {
         self.vfs.seen(ino, (is_direct && opened.is_told()).then_some(opened.0))
     }
 
-    /// Where bytes go that a program writes at `offset` of `seen`, or `appends`: the kernel may not know where a draft ends.
+    /// Where bytes go that a program writes at `offset` of `seen`, or `appends`: the kernel may not
+    /// know where a draft ends.
     pub(super) fn place(&self, seen: Ino, opened: Opened, offset: u64, appends: bool) -> Result<u64, Failure> {
         if !opened.is_draft() || !appends {
             return Ok(offset);

@@ -1,4 +1,5 @@
-//! Networks that programs push onto files, by ioctl(2) on a file that they have open: `include/weft_net.h` is what they know of this.
+//! Networks that programs push onto files, by ioctl(2) on a file that they have open:
+//! `include/weft_net.h` is what they know of this.
 
 use super::opens::Opened;
 use super::{Failure, Outcome, Server, links};
@@ -70,7 +71,8 @@ impl Server {
                 let network = words.next().and_then(|text| String::from_utf8(text.to_vec()).ok());
                 let network = network.ok_or(Failure::Errno(libc::EINVAL))?;
                 let code = words.map(<[u8]>::to_vec).collect();
-                // A program asks for no byte beyond the length that it was told, if the kernel goes by that.
+                // A program asks for no byte beyond the length that it was told, if the kernel goes
+                // by that.
                 let may_resize = scope == Scope::Everybody || opened.is_direct();
                 self.vfs.push(caller, ino, scope, &Pushed { network, code, may_resize })?;
             }

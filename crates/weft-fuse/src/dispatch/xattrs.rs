@@ -44,8 +44,8 @@ impl Server {
     }
 
     /// Makes a transformation link in directory `parent`. The kernel has checked that the caller
-    /// may set attributes there, not that it may add names. It does not know of the link, so whoever
-    /// asks for one takes a name that nobody has looked for, and renames it.
+    /// may set attributes there, not that it may add names. It does not know of the link, so
+    /// whoever asks for one takes a name that nobody has looked for, and renames it.
     fn make_link(&self, caller: Caller, parent: Ino, value: &[u8]) -> Outcome {
         if self.options.writeback {
             return Err(links::WRITEBACK);
@@ -98,7 +98,8 @@ impl Server {
 
     pub(super) fn listxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let size = body.u32()?;
-        // Capabilities are not told; the kernel lets nobody without them read such a value (xattr(7)).
+        // Capabilities are not told; the kernel lets nobody without them read such a value
+        // (xattr(7)).
         let hidden: &[u8] = if caller.uid == 0 { b"" } else { b"trusted." };
         let mut list = Vec::new();
         for name in self.vfs.xattr_names(ino)? {

@@ -33,7 +33,8 @@ impl<'a> Request<'a> {
         bytes.get(8..16)?.try_into().ok().map(u64::from_ne_bytes)
     }
 
-    /// The request whose header, fixed arguments and what follows them lie apart, as a ring gives them.
+    /// The request whose header, fixed arguments and what follows them lie apart, as a ring gives
+    /// them.
     pub(crate) fn of_parts(header: &[u8], fixed: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
         let (header, _) = Header::parse(header)?;
         Some(Request { header, body: Body { bytes: fixed, then: Some(rest) } })
@@ -52,7 +53,8 @@ impl Header {
         Ok((Header { opcode, unique, nodeid, uid, gid, pid }, len, extensions))
     }
 
-    /// The header, and the length of the request without extensions (which lie at its end; none is asked for).
+    /// The header, and the length of the request without extensions (which lie at its end; none is
+    /// asked for).
     fn parse(bytes: &[u8]) -> Option<(Header, usize)> {
         let (header, len, extensions) = Header::fields(&mut Body { bytes, then: None }).ok()?;
         Some((header, len.checked_sub(extensions)?))

@@ -1,8 +1,8 @@
 //! Requests over `/dev/fuse`, served by one thread at a time.
 //!
-//! More than one reader costs metadata rate, so one thread reads and serves; when an operation is about to
-//! wait, that thread's hook gives the reading role to a spare one and waits. Invariant: at most one
-//! thread has the role.
+//! More than one reader costs metadata rate, so one thread reads and serves; when an operation is
+//! about to wait, that thread's hook gives the reading role to a spare one and waits. Invariant: at
+//! most one thread has the role.
 //!
 //! Every [`LOOK_AGAIN`] the thread with the role looks whether more requests have come than it has
 //! served. Those are read, and served by turns of their users ([`super::turns`]). Threads that wait
@@ -58,7 +58,8 @@ pub(crate) struct Device {
     /// Whether only requests without a reply come here.
     beside_rings: bool,
     roles: Mutex<Roles>,
-    /// Requests that are queued in `roles`, and threads that are taken there: told without its lock.
+    /// Requests that are queued in `roles`, and threads that are taken there: told without its
+    /// lock.
     queued: AtomicUsize,
     taken: AtomicUsize,
     company: Watch,
@@ -370,19 +371,21 @@ impl Device {
         }
     }
 
-    /// Forgetting is not urgent, and a reader that waits for it is woken, on another processor, for each.
+    /// Forgetting is not urgent, and a reader that waits for it is woken, on another processor, for
+    /// each.
     fn let_more_come(&self) {
         #[expect(clippy::disallowed_methods, reason = "there is no event for `enough have come`")]
         thread::sleep(FORGET_PERIOD);
     }
 
-    /// Before this thread waits, another takes over reading, or will if it takes long; neither it nor threads that help with a commit must
-    /// inherit the idle policy.
+    /// Before this thread waits, another takes over reading, or will if it takes long; neither it
+    /// nor threads that help with a commit must inherit the idle policy.
     fn install_hook(self: &Arc<Device>, role: Rc<Role>, seat: Rc<RefCell<Option<Seat>>>) {
         let device = Arc::downgrade(self);
         set_hook(move |wait| {
             if wait == Wait::Rows {
-                // As if they were at hand: requests behind this one are likely to need the same ones.
+                // As if they were at hand: requests behind this one are likely to need the same
+                // ones.
                 return Answer::Wait;
             }
             if wait != Wait::Places

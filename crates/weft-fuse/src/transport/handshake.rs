@@ -9,7 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Answers the kernel's INIT, which waits in the device since the mount. Tells the queues that were agreed on.
+/// Answers the kernel's INIT, which waits in the device since the mount. Tells the queues that were
+/// agreed on.
 pub(crate) fn shake_hands(device: &Arc<File>, server: &Arc<Server>) -> io::Result<Option<Rings>> {
     let mut buffer = vec![0; REQUEST_BYTES_MAX];
     let mut reply = Reply::default();

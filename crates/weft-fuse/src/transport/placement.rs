@@ -1,11 +1,12 @@
 //! Where the serving thread runs: on the processor of the program it serves.
 //!
-//! Waking a thread on another, idle processor takes far longer than a request does, so a thread that serves
-//! one program at a time is best on that program's processor. Every now and then a helper looks where the requester
-//! last ran and moves the serving thread there.
+//! Waking a thread on another, idle processor takes far longer than a request does, so a thread
+//! that serves one program at a time is best on that program's processor. Every now and then a
+//! helper looks where the requester last ran and moves the serving thread there.
 //!
-//! The serving thread itself must not look: the kernel answers only when the requester is not in the middle of an
-//! execve(2), and one that is may be closing a file there, and so be waiting for this very thread.
+//! The serving thread itself must not look: the kernel answers only when the requester is not in
+//! the middle of an execve(2), and one that is may be closing a file there, and so be waiting for
+//! this very thread.
 
 use super::proc_stat;
 use crate::session::Placement;
@@ -22,7 +23,8 @@ const PERIOD: Duration = Duration::from_millis(1);
 
 /// Keeps the calling thread where its placement says.
 pub(super) struct Follower {
-    /// Asks the helper to look at a requester; none where nobody is to be followed. A helper that is held up is not waited for.
+    /// Asks the helper to look at a requester; none where nobody is to be followed. A helper that
+    /// is held up is not waited for.
     helper: Option<SyncSender<u32>>,
     requests: u32,
     looked: Option<Instant>,
@@ -43,7 +45,8 @@ impl Follower {
         Follower { helper, requests: 0, looked: None }
     }
 
-    /// Looks, if it is time to, where thread `pid`, which sent a request, runs. The kernel itself is 0.
+    /// Looks, if it is time to, where thread `pid`, which sent a request, runs. The kernel itself
+    /// is 0.
     pub(super) fn follow(&mut self, pid: u32) {
         let Some(helper) = &self.helper else { return };
         self.requests += 1;
@@ -63,8 +66,8 @@ impl Follower {
     }
 }
 
-/// Starts a thread that moves `serving` to where those run that it is asked about. It ends when nobody can ask any more; nobody
-/// waits for that. Without it all is served as rightly.
+/// Starts a thread that moves `serving` to where those run that it is asked about. It ends when
+/// nobody can ask any more; nobody waits for that. Without it all is served as rightly.
 fn helper(serving: Pid) -> Option<SyncSender<u32>> {
     let (ask, asked) = sync_channel(1);
     let started = thread::Builder::new().name("weft-follow".into()).spawn(move || lead(serving, &asked));

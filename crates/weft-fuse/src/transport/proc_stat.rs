@@ -19,7 +19,8 @@ pub(super) fn of_thread(thread: Pid) -> Option<Stat> {
 impl Stat {
     /// Field `number`, from the third on, counted from one as the manual does.
     pub(super) fn field(&self, number: usize) -> Option<&str> {
-        // The second field, the command, may hold blanks and parentheses; the third follows the last one.
+        // The second field, the command, may hold blanks and parentheses; the third follows the
+        // last one.
         let (_, after_command) = self.0.rsplit_once(')')?;
         after_command.split_ascii_whitespace().nth(number.checked_sub(3)?)
     }

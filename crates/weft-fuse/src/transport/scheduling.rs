@@ -1,17 +1,19 @@
 //! Keeps programs on the processor where they are served.
 //!
-//! A reply wakes a program. If the processor it slept on is busy, and the thread that just served it is still running
-//! there, the kernel moves it to an idle processor; on virtual machines waking one takes many times longer than a
-//! request does. A processor that runs nothing but threads of the idle policy counts as idle, though. So a thread
-//! takes that policy while requests come fast.
+//! A reply wakes a program. If the processor it slept on is busy, and the thread that just served
+//! it is still running there, the kernel moves it to an idle processor; on virtual machines waking
+//! one takes many times longer than a request does. A processor that runs nothing but threads of
+//! the idle policy counts as idle, though. So a thread takes that policy while requests come fast.
 //!
-//! Where all processors are busy there is nothing to gain, and such a thread hardly runs, so then none takes the policy.
-//! Nor does it run much where others want its processor only. A watcher looks every [`TICK`]: a thread that wants to
-//! run and gets nowhere becomes an ordinary one, and stays that for a while ([`REST_MIN`]); so does one that has
-//! nothing to do. The watcher is awake only while there are threads of the idle policy; it goes by the policy the kernel
-//! tells. It also keeps what works in the background off the processors where requests come fast.
-//! Invariants: a thread makes sure that the watcher is awake before it takes the policy; threads inherit the
-//! policy, so nobody starts one before [`Seat::be_ordinary`], or the new one begins with [`be_ordinary`].
+//! Where all processors are busy there is nothing to gain, and such a thread hardly runs, so then
+//! none takes the policy. Nor does it run much where others want its processor only. A watcher
+//! looks every [`TICK`]: a thread that wants to run and gets nowhere becomes an ordinary one, and
+//! stays that for a while ([`REST_MIN`]); so does one that has nothing to do. The watcher is awake
+//! only while there are threads of the idle policy; it goes by the policy the kernel tells. It also
+//! keeps what works in the background off the processors where requests come fast. Invariants: a
+//! thread makes sure that the watcher is awake before it takes the policy; threads inherit the
+//! policy, so nobody starts one before [`Seat::be_ordinary`], or the new one begins with
+//! [`be_ordinary`].
 
 mod background;
 mod policy;
@@ -29,16 +31,17 @@ use std::time::{Duration, Instant};
 /// Time between two looks of the watcher.
 const TICK: Duration = Duration::from_millis(2);
 
-/// For so long a thread that got nowhere stays an ordinary one: twice as long each time, unless it had got on for
-/// [`PAYS`].
+/// For so long a thread that got nowhere stays an ordinary one: twice as long each time, unless it
+/// had got on for [`PAYS`].
 const REST_MIN: Duration = Duration::from_millis(20);
 const REST_MAX: Duration = Duration::from_millis(500);
 
-/// The idle policy has paid for a thread that got on for so long: getting nowhere costs it a [`TICK`] or two.
+/// The idle policy has paid for a thread that got on for so long: getting nowhere costs it a
+/// [`TICK`] or two.
 const PAYS: Duration = Duration::from_millis(20);
 
-/// Looks without a request after which a thread becomes an ordinary one, and without any thread of the idle policy
-/// after which the watcher sleeps.
+/// Looks without a request after which a thread becomes an ordinary one, and without any thread of
+/// the idle policy after which the watcher sleeps.
 const QUIET_TICKS: u32 = 8;
 
 /// Requests between two looks of a thread at the clock.
@@ -120,8 +123,8 @@ impl Scheduling {
         Ok(Scheduling { shared, thread: Some(thread) })
     }
 
-    /// Keeps `thread` of this process off the processors where requests come fast, for as long as what it gives lives:
-    /// no longer than the thread.
+    /// Keeps `thread` of this process off the processors where requests come fast, for as long as
+    /// what it gives lives: no longer than the thread.
     pub(crate) fn keep_off(&self, thread: Pid) -> KeptOff {
         self.shared.watched.lock().background.push(Background::new(thread));
         KeptOff { shared: self.shared.clone(), thread }
@@ -173,7 +176,8 @@ impl Drop for KeptOff {
     }
 }
 
-/// A thread's own side; it stays on the thread that took it. Dropped, the thread is an ordinary one.
+/// A thread's own side; it stays on the thread that took it. Dropped, the thread is an ordinary
+/// one.
 pub(crate) struct Seat {
     shared: Arc<Shared>,
     thread: Arc<Thread>,
@@ -232,7 +236,8 @@ impl Seat {
     /// Before it starts threads, or does what takes long, the thread takes the ordinary policy.
     pub(crate) fn be_ordinary(&mut self) {
         if std::mem::take(&mut self.idle) {
-            // It could leave the policy when that was tried first. If it cannot now, the watcher cannot either.
+            // It could leave the policy when that was tried first. If it cannot now, the watcher
+            // cannot either.
             let _ = policy::set(self.thread.id, Policy::Ordinary);
         }
     }
@@ -305,7 +310,8 @@ impl Watched {
 }
 
 impl Thread {
-    /// Makes the thread an ordinary one if it gets nowhere or has nothing to do; tells whether it keeps the idle policy.
+    /// Makes the thread an ordinary one if it gets nowhere or has nothing to do; tells whether it
+    /// keeps the idle policy.
     fn look(&self, seen: &mut Seen) -> bool {
         if !policy::is_idle(self.id) {
             return false;

@@ -10,8 +10,8 @@
 //! [`Turns::readers_max`] of these.
 //!
 //! Bounds: the kernel makes one request for each thread of a program that waits for it, and so many
-//! in the background as it was told at the handshake. Those queued here take [`BYTES_MAX`]; the rest
-//! waits in the kernel, in its order.
+//! in the background as it was told at the handshake. Those queued here take [`BYTES_MAX`]; the
+//! rest waits in the kernel, in its order.
 
 use super::company::Company;
 use crate::protocol::{Header, REQUEST_BYTES_MAX};
@@ -174,7 +174,8 @@ impl Turns {
         self.count(user, -1, -isize::from(waits == Waits::Reads));
     }
 
-    /// The request of `user` that a thread is taken for, and that waited as by `waits`, waits `now`.
+    /// The request of `user` that a thread is taken for, and that waited as by `waits`, waits
+    /// `now`.
     pub(super) fn wait(&mut self, user: User, waits: Waits, now: Waits) {
         let readers = |waits| isize::from(waits == Waits::Reads);
         self.count(user, 0, readers(now) - readers(waits));

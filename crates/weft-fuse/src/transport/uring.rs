@@ -1,8 +1,8 @@
-//! Requests over io_uring (Linux 6.14, Documentation/filesystems/fuse/fuse-io-uring.rst): a queue for each
-//! processor, served there by a thread of its own.
+//! Requests over io_uring (Linux 6.14, Documentation/filesystems/fuse/fuse-io-uring.rst): a queue
+//! for each processor, served there by a thread of its own.
 //!
-//! It is the transport that is fast wherever a program runs. Requests without a reply still come over the
-//! device. The kernel uses the queues when all of them are known to it.
+//! It is the transport that is fast wherever a program runs. Requests without a reply still come
+//! over the device. The kernel uses the queues when all of them are known to it.
 
 mod entry;
 mod inline_wait;
@@ -34,7 +34,8 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// Makes a queue for each processor, so that nothing can fail once the kernel was told to use them.
+    /// Makes a queue for each processor, so that nothing can fail once the kernel was told to use
+    /// them.
     pub(crate) fn prepare(device: &Arc<File>, server: &Arc<Server>) -> io::Result<Rings> {
         let processors = possible_processors()?;
         let entries = (ENTRIES_TOTAL / processors).clamp(ENTRIES_MIN, ENTRIES_MAX);
@@ -65,7 +66,8 @@ impl Rings {
 }
 
 impl Drop for Rings {
-    /// Waits until the queues have ended: at once if they were not started, else when the mount is gone.
+    /// Waits until the queues have ended: at once if they were not started, else when the mount is
+    /// gone.
     fn drop(&mut self) {
         for (thread, go) in self.queues.drain(..) {
             drop(go);
@@ -100,8 +102,8 @@ impl QueueThread {
     }
 }
 
-/// Moves this thread to its processor. One that is off now may be on later; until then the thread is where
-/// it may be, and nobody uses its queue.
+/// Moves this thread to its processor. One that is off now may be on later; until then the thread
+/// is where it may be, and nobody uses its queue.
 fn pin(number: u16) {
     let mut set = CpuSet::new();
     if usize::from(number) < CpuSet::MAX_CPU {

@@ -1,8 +1,9 @@
 //! Notices when a thread takes long over a request.
 //!
-//! A network of stages is mostly done sooner than another thread could be woken on another processor, but nobody knows before. So a thread that begins with one says
-//! so, and goes on; if it is not back after a [`TICK`] or two, the watchdog acts for it. Invariant: for each beginning either [`Watchdog::end`] is true or the watchdog
-//! has acted, and never both.
+//! A network of stages is mostly done sooner than another thread could be woken on another
+//! processor, but nobody knows before. So a thread that begins with one says so, and goes on; if it
+//! is not back after a [`TICK`] or two, the watchdog acts for it. Invariant: for each beginning
+//! either [`Watchdog::end`] is true or the watchdog has acted, and never both.
 
 use super::scheduling::be_ordinary;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -23,7 +24,8 @@ pub(super) struct Watchdog {
     /// The beginning of who is at work; 0 for nobody.
     at_work: AtomicU64,
     begun: AtomicU64,
-    /// It waits to be woken. Either it sees that somebody is at work after it has said so, or that one sees it.
+    /// It waits to be woken. Either it sees that somebody is at work after it has said so, or that
+    /// one sees it.
     sleeps: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -46,8 +48,8 @@ impl Watchdog {
         })
     }
 
-    /// The calling thread is at work from now on. None if nobody will look after it. The first one's `act` is called, on another thread, for whoever is not back
-    /// in time.
+    /// The calling thread is at work from now on. None if nobody will look after it. The first
+    /// one's `act` is called, on another thread, for whoever is not back in time.
     pub(super) fn begin(self: &Arc<Watchdog>, act: impl Fn() + Send + 'static) -> Option<NonZeroU64> {
         let beginning = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         self.at_work.store(beginning, Ordering::SeqCst);

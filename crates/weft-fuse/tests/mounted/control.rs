@@ -56,7 +56,8 @@ fn attributes_that_are_restored_make_no_link_and_name_no_network() {
         (root, "user.weft.digest", b"0".to_vec()),
         (root, "user.weft.later", b"0".to_vec()),
     ] {
-        // As it comes from an archive; with a nonce of who made the archive; with that of another directory.
+        // As it comes from an archive; with a nonce of who made the archive; with that of another
+        // directory.
         let elsewhere = nonce(&mounted.path("file"));
         for before in [&b""[..], &another, &elsewhere] {
             assert_eq!(set(directory, name, &[before, &text]), Err(Errno::OPNOTSUPP), "{name}");

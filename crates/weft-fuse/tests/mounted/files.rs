@@ -40,7 +40,8 @@ fn an_open_file_outlives_its_name() {
         assert_eq!(file.metadata().expect("attributes").nlink(), 0);
         let used = mounted.vfs.stats().inodes_used;
         drop(file);
-        // Forgetting comes when the kernel finds time for it; a listing of another inode shows that it did.
+        // Forgetting comes when the kernel finds time for it; a listing of another inode shows that
+        // it did.
         while mounted.vfs.stats().inodes_used == used {
             thread_yield();
         }

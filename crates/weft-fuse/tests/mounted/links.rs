@@ -149,7 +149,8 @@ impl Random {
 /// Longest content.
 const LEN_MAX: usize = 200_000;
 
-/// Names of files that links are made of; the last is another name of the first one's file at first.
+/// Names of files that links are made of; the last is another name of the first one's file at
+/// first.
 const NAMES: [&str; 3] = ["d/a", "d/b", "c"];
 
 /// What a link is made of.

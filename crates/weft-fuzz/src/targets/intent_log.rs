@@ -1,8 +1,8 @@
 //! The file of an intent log: whatever it holds, no record comes out of it that is not there,
 //! sector by sector.
 //!
-//! The first byte of the input says whether checksums in the rest are made right, so that records are found at
-//! all, and the next two which byte is flipped afterwards.
+//! The first byte of the input says whether checksums in the rest are made right, so that records
+//! are found at all, and the next two which byte is flipped afterwards.
 use crate::{mount, scratch, volume_options};
 use std::sync::Arc;
 use weft_store::log::{IntentLog, Loss, Record};

@@ -1,4 +1,5 @@
-//! What a program may set to have a transformation link made: it is refused, or a definition that comes back from how a row keeps it.
+//! What a program may set to have a transformation link made: it is refused, or a definition that
+//! comes back from how a row keeps it.
 use weft_vfs::{LinkDefinition, LinkOrder};
 
 /// Takes any bytes as what this is about.

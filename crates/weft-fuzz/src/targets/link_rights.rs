@@ -1,5 +1,5 @@
-//! Links that a user made of anything: what they tell that user does not depend on what that user may
-//! not read. Two volumes that differ in nothing else must look the same.
+//! Links that a user made of anything: what they tell that user does not depend on what that user
+//! may not read. Two volumes that differ in nothing else must look the same.
 
 use crate::memory_volume;
 use arbitrary::{Arbitrary, Unstructured};
@@ -89,7 +89,8 @@ fn make(vfs: &Vfs, parent: Ino, name: &[u8], kind: Kind, permissions: u32) -> In
     vfs.make(Caller::ROOT, parent, name, node).expect("made").ino
 }
 
-/// What is open is the same whatever the secret; all else differs in content, length, times and names.
+/// What is open is the same whatever the secret; all else differs in content, length, times and
+/// names.
 fn fill(vfs: &Vfs, secret: &[u8]) {
     let file = |parent, name: &[u8], permissions, content: &[u8]| {
         let ino = make(vfs, parent, name, Kind::File, permissions);

@@ -1,4 +1,5 @@
-//! Any bytes as a WebAssembly module, and modules that say anything of where bytes lie: the latter are written around what is to be said.
+//! Any bytes as a WebAssembly module, and modules that say anything of where bytes lie: the latter
+//! are written around what is to be said.
 use crate::bytes_given;
 use arbitrary::{Arbitrary, Unstructured};
 use std::io;

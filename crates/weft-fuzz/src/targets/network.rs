@@ -1,4 +1,5 @@
-//! Any text as a network, and if it is one, run on some bytes: the text up to the first NUL, then the bytes.
+//! Any text as a network, and if it is one, run on some bytes: the text up to the first NUL, then
+//! the bytes.
 use crate::bytes_given;
 use std::io;
 use weft_transform::{Network, Reading, Source, Sources};

@@ -1,7 +1,7 @@
 //! Calls as they come from NFS clients, many on one volume.
 //!
-//! The input is a list of calls, each after its length in two bytes: which program, procedure and user, then arguments, in
-//! which 0xfe and a byte stand for a handle.
+//! The input is a list of calls, each after its length in two bytes: which program, procedure and
+//! user, then arguments, in which 0xfe and a byte stand for a handle.
 use crate::{memory_volume, pieces};
 use weft_nfs::fuzzing::Target;
 

@@ -1,5 +1,5 @@
-//! A record of the intent log that is whole and holds operations no Weft would write in that order: mounting
-//! applies them or refuses, and what it made of them can be used and committed.
+//! A record of the intent log that is whole and holds operations no Weft would write in that order:
+//! mounting applies them or refuses, and what it made of them can be used and committed.
 use crate::volume::{self, look_at_all};
 use crate::{INODES, mount, scratch};
 use std::sync::Arc;

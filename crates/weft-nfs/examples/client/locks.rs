@@ -1,4 +1,5 @@
-//! What programs do with locks. Processes of its own lock, told to by lines on their standard input (`client FILE help`).
+//! What programs do with locks. Processes of its own lock, told to by lines on their standard input
+//! (`client FILE help`).
 
 use crate::Work;
 use rustix::io::Errno;
@@ -71,7 +72,8 @@ impl Drop for Helper {
     }
 }
 
-/// Locks `file` as told: `try`, `wait`, `test` with `r` or `w`, first byte and length; `unlock` likewise; `close`.
+/// Locks `file` as told: `try`, `wait`, `test` with `r` or `w`, first byte and length; `unlock`
+/// likewise; `close`.
 pub(crate) fn help(file: &Path) -> io::Result<()> {
     let open = || File::options().read(true).write(true).create(true).truncate(false).open(file);
     let held = open()?;
@@ -115,7 +117,8 @@ fn told(result: io::Result<libc::flock>) -> String {
 fn fcntl(file: &File, command: i32, mode: i32, (start, len): (i64, i64)) -> io::Result<libc::flock> {
     let mode = i16::try_from(mode).expect("a small number");
     let mut lock = libc::flock { l_type: mode, l_whence: 0, l_start: start, l_len: len, l_pid: 0 };
-    // SAFETY: the descriptor is open, and the kernel reads and writes one `struct flock` that outlives the call.
+    // SAFETY: the descriptor is open, and the kernel reads and writes one `struct flock` that
+    // outlives the call.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
     if result == 0 { Ok(lock) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,6 +1,7 @@
-//! What programs do to files, done on a mount and looked at: `client DIRECTORY` says `ok NAME` or `not ok NAME` for each kind of
-//! work, `client DIRECTORY locks` for each kind of locking; `client DIRECTORY churn ROUNDS` works and verifies, and says `round N` after each round. For the virtual machine of
-//! tests/guest; it runs on any file system.
+//! What programs do to files, done on a mount and looked at: `client DIRECTORY` says `ok NAME` or
+//! `not ok NAME` for each kind of work, `client DIRECTORY locks` for each kind of locking;
+//! `client DIRECTORY churn ROUNDS` works and verifies, and says `round N` after each round. For the
+//! virtual machine of tests/guest; it runs on any file system.
 
 mod locks;
 

@@ -66,7 +66,8 @@ pub(crate) fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
 }
 
-/// A path as it is, from the form that exports(5), fstab(5) and mountinfo have: with `\040` for a space and the like.
+/// A path as it is, from the form that exports(5), fstab(5) and mountinfo have: with `\040` for a
+/// space and the like.
 pub fn unescape(word: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), word);
     while let Some((first, after)) = rest.split_first() {

@@ -1,9 +1,9 @@
 //! Clients that lock files: who they are, and that they must hear of a restart.
 //!
-//! Before a client gets its first lock, the volume remembers it. After a restart those remembered are told, and have a
-//! period of grace to claim again what they held; then they are forgotten, unless they have come back. A client
-//! without locks is forgotten when serving ends, or when its place is needed: those unused for
-//! longest go first.
+//! Before a client gets its first lock, the volume remembers it. After a restart those remembered
+//! are told, and have a period of grace to claim again what they held; then they are forgotten,
+//! unless they have come back. A client without locks is forgotten when serving ends, or when its
+//! place is needed: those unused for longest go first.
 //!
 //! A client says itself what it is called, so places are counted by machine, and by the user who
 //! asked first.
@@ -27,7 +27,8 @@ use weft_vfs::{ErrorKind, Vfs};
 
 /// Clients that may have locks at the same time: of one machine, and in all.
 const CLIENTS: Bounds = Bounds { of_holder: 256, all: 4096 };
-/// What the volume keeps: each client by a name of its own, and how often clients were told of restarts.
+/// What the volume keeps: each client by a name of its own, and how often clients were told of
+/// restarts.
 const CLIENT: &str = "lock-client.";
 const STATE: &str = "lock-state";
 
@@ -125,8 +126,8 @@ pub(crate) struct Locking {
 }
 
 impl Locking {
-    /// Begins to keep locks for clients, and gives those to be told of a restart; if there are any, the period of grace begins. What is to
-    /// be sent goes to `outbox`.
+    /// Begins to keep locks for clients, and gives those to be told of a restart; if there are any,
+    /// the period of grace begins. What is to be sent goes to `outbox`.
     pub(crate) fn start(vfs: Arc<Vfs>, outbox: UnboundedSender<Message>) -> weft_vfs::Result<(Locking, Vec<Earlier>)> {
         let kept = vfs.all_kept(CLIENT)?;
         let earlier: Vec<Earlier> =

@@ -1,6 +1,7 @@
 //! The Network Lock Manager, version 4 (X/Open XNFS 14; RFC 1813 Appendix II).
 //!
-//! Of each procedure there are two: one whose reply tells the result, and one (`_MSG`) whose result is told by a call of its own.
+//! Of each procedure there are two: one whose reply tells the result, and one (`_MSG`) whose result
+//! is told by a call of its own.
 
 use super::arguments::{Lock, OBJECT_BYTES_MAX, bool, cookie, name, owner, u32};
 use super::{Locking, Message, Peer};

@@ -1,4 +1,5 @@
-//! The Network Status Monitor, version 1 (X/Open XNFS 11): hosts tell each other that they have restarted.
+//! The Network Status Monitor, version 1 (X/Open XNFS 11): hosts tell each other that they have
+//! restarted.
 //!
 //! Only what other hosts say is answered; it monitors nobody for programs of this one.
 

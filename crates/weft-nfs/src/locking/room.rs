@@ -1,8 +1,8 @@
 //! Room for what clients are told by calls: so much for each machine and each of its users, and so
 //! much in all.
 //!
-//! Anybody who may call can ask for such, faster than it can be sent, and need not listen. What finds
-//! no room is dropped; a client that misses it asks again.
+//! Anybody who may call can ask for such, faster than it can be sent, and need not listen. What
+//! finds no room is dropped; a client that misses it asks again.
 
 use crate::export::Client;
 use crate::machine::machine;
@@ -11,8 +11,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use weft_vfs::shares::{Bounds, Shares};
 
-/// Results that wait to be told: a quarter of these for one machine, since none is known by its user
-/// before it is read.
+/// Results that wait to be told: a quarter of these for one machine, since none is known by its
+/// user before it is read.
 const RESULTS: Bounds = Bounds { of_holder: 64, all: 1024 };
 /// Locks that were waited for and granted, of which clients have not heard yet.
 const GRANTS: Bounds = Bounds { of_holder: 1024, all: 16_384 };

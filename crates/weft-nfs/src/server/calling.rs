@@ -43,7 +43,8 @@ pub(super) async fn call(
     rpc::results(xid, &reply).map(<[u8]>::to_vec).ok_or_else(|| io::Error::other("the call was refused"))
 }
 
-/// Calls `procedure` of what `peer` runs, wherever its portmapper, at port `portmapper`, says that is.
+/// Calls `procedure` of what `peer` runs, wherever its portmapper, at port `portmapper`, says that
+/// is.
 pub(super) async fn call_program(
     peer: &Peer,
     portmapper: u16,
@@ -70,7 +71,8 @@ pub(super) async fn port_of(peer: &Peer, portmapper: u16, procedure: Procedure) 
     }
     let asked = Procedure { program: portmap::PROGRAM, version, number: 3 };
     let to = SocketAddr::new(peer.address, portmapper);
-    // Of an address versions 3 and 4 tell for the transport that they are asked over (RFC 1833 2.2.1).
+    // Of an address versions 3 and 4 tell for the transport that they are asked over (RFC 1833
+    // 2.2.1).
     let over = if version == 2 { Transport::Udp } else { peer.transport };
     let results = call(to, peer.local, over, asked, &arguments.into_bytes()).await?;
     let mut results = Reader::new(&results);

@@ -23,7 +23,8 @@ use tokio_util::io::poll_read_buf;
 
 /// Bytes of replies that wait for a client to take them; beyond, none of its calls is looked at.
 const REPLY_BYTES_MAX: usize = 4 << 20;
-/// Calls of one connection that wait for something, and bytes of them; beyond, no more are looked at.
+/// Calls of one connection that wait for something, and bytes of them; beyond, no more are looked
+/// at.
 const RUNNING_MAX: usize = 128;
 const RUNNING_BYTES_MAX: usize = 4 << 20;
 /// Calls served before their replies are sent.
@@ -31,8 +32,8 @@ const BATCH: usize = 16;
 
 /// How often a connection is looked at, whether it still does something.
 const LOOK: Duration = Duration::from_secs(30);
-/// Looks at which one is closed: that has begun a call and not ended it, or does not take its replies;
-/// that says nothing at all (clients come again when they have something to say).
+/// Looks at which one is closed: that has begun a call and not ended it, or does not take its
+/// replies; that says nothing at all (clients come again when they have something to say).
 const SLOW_LOOKS: u32 = 4;
 const IDLE_LOOKS: u32 = 20;
 

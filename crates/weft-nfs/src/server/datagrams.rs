@@ -1,4 +1,5 @@
-//! Calls that come as datagrams: to the portmapper, and all but NFS itself. Each has one reply, and is forgotten.
+//! Calls that come as datagrams: to the portmapper, and all but NFS itself. Each has one reply, and
+//! is forgotten.
 
 use super::serving::requester;
 use super::waits::Begun;
@@ -17,7 +18,8 @@ use weft_vfs::computing::{Requester, set_requester};
 
 /// Longest call that is read.
 const CALL_BYTES_MAX: usize = 8 << 10;
-/// Longest reply that is sent: whoever writes another's address on its calls must not have that one flooded.
+/// Longest reply that is sent: whoever writes another's address on its calls must not have that one
+/// flooded.
 const REPLY_BYTES_MAX: usize = 512;
 /// Calls served at the same time; beyond, they wait in the system's queue, or get lost there.
 const RUNNING_MAX: usize = 16;

@@ -1,4 +1,5 @@
-//! What locks take beside connections: a portmapper, datagrams, and somebody who tells clients what they wait for.
+//! What locks take beside connections: a portmapper, datagrams, and somebody who tells clients what
+//! they wait for.
 
 use super::portmapper::{Portmapper, Registered};
 use super::turns::Turns;

@@ -1,4 +1,5 @@
-//! What is said to clients about locks, while others are served: that one they waited for is theirs, that this server has restarted.
+//! What is said to clients about locks, while others are served: that one they waited for is
+//! theirs, that this server has restarted.
 
 use super::calling::{call, call_program, port_of};
 use super::turns::Turns;
@@ -46,8 +47,8 @@ impl Tries {
     }
 }
 
-/// Sends what `messages` has until all ends. Each message has a place among those that wait, so there
-/// are not too many.
+/// Sends what `messages` has until all ends. Each message has a place among those that wait, so
+/// there are not too many.
 pub(super) async fn send(mut messages: UnboundedReceiver<Message>, portmapper: u16, vfs: Arc<Vfs>, turns: Arc<Turns>) {
     while let Some(message) = messages.recv().await {
         let (vfs, turns) = (vfs.clone(), turns.clone());
@@ -82,7 +83,8 @@ async fn send_one(message: Message, portmapper: u16, vfs: &Vfs, turns: &Turns) {
                     return vfs.locks().answer(ino, &request, grant, wanted);
                 }
                 if !tries.again().await {
-                    // One that says nothing may still know of it: then it will ask, and hear that it has the lock.
+                    // One that says nothing may still know of it: then it will ask, and hear that
+                    // it has the lock.
                     return;
                 }
             }
@@ -90,7 +92,8 @@ async fn send_one(message: Message, portmapper: u16, vfs: &Vfs, turns: &Turns) {
     }
 }
 
-/// Tells `earlier` clients that this server has restarted, and ends the period of `grace` in which they claim what they held.
+/// Tells `earlier` clients that this server has restarted, and ends the period of `grace` in which
+/// they claim what they held.
 pub(super) fn restarted(earlier: Vec<Earlier>, options: &LockOptions, shared: &Arc<Shared>, turns: &Arc<Turns>) {
     let LockOptions { portmapper, grace } = *options;
     let Some(state) = shared.service.locking.as_ref().map(|locking| locking.state()) else { return };

@@ -1,8 +1,8 @@
 //! Connections from ports and addresses that no rule of the exports lets in.
 //!
-//! They are served, since programs that mount make sure from any port that a server is there (NULL),
-//! and ask the portmapper. But they have places of their own, few, and none is kept for long: a new
-//! one takes the place of the oldest. So none of them takes the place of a client.
+//! They are served, since programs that mount make sure from any port that a server is there
+//! (NULL), and ask the portmapper. But they have places of their own, few, and none is kept for
+//! long: a new one takes the place of the oldest. So none of them takes the place of a client.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,4 +1,5 @@
-//! Limits by client: how many connections one address may have, and how many bytes those may keep here.
+//! Limits by client: how many connections one address may have, and how many bytes those may keep
+//! here.
 //!
 //! A share leaves room for others: nobody has more than is free, so that whoever comes last finds
 //! as much as the greediest has. What comes from this machine itself has a larger one, since many
@@ -23,8 +24,8 @@ pub(super) const OF_LOOPBACK_MAX: usize = ALL_MAX / 2;
 /// and of all.
 const BYTES_OF_ADDRESS_MAX: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
-/// Bytes of one connection that are not counted: they come and go with each call, and are bounded by
-/// the number of connections. One of an outsider may keep no more.
+/// Bytes of one connection that are not counted: they come and go with each call, and are bounded
+/// by the number of connections. One of an outsider may keep no more.
 const GRAIN: usize = 64 << 10;
 
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! How clients find out where programs are served: by a portmapper of this server's own, or by the one that the machine has.
+//! How clients find out where programs are served: by a portmapper of this server's own, or by the
+//! one that the machine has.
 
 use super::ServerError;
 use super::calling::call;
@@ -63,7 +64,8 @@ impl Registered {
         Ok(registered)
     }
 
-    /// Whether the portmapper tells of `mapping` now. It does not if it tells of another server, which is there.
+    /// Whether the portmapper tells of `mapping` now. It does not if it tells of another server,
+    /// which is there.
     async fn register(&self, mapping: &Mapping) -> io::Result<bool> {
         if as_bool(&self.ask(Ask::Set, mapping).await?)? {
             return Ok(true);

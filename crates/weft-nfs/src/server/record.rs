@@ -1,7 +1,8 @@
-//! Records on a stream (RFC 5531 11): each message comes in fragments, a mark with a length before each.
+//! Records on a stream (RFC 5531 11): each message comes in fragments, a mark with a length before
+//! each.
 //!
-//! Room is made for what a mark announces up to a bound, and filled only by what arrives. A message that comes in one fragment
-//! is looked at where it was received.
+//! Room is made for what a mark announces up to a bound, and filled only by what arrives. A message
+//! that comes in one fragment is looked at where it was received.
 
 use crate::v3::DATA_BYTES_MAX;
 use std::ops::Range;
@@ -82,8 +83,8 @@ impl Received {
         self.taken == self.bytes.len() && self.begun.is_empty()
     }
 
-    /// Makes room for what comes next; tells how much of it to fill. Must not be called while a message is
-    /// being looked at.
+    /// Makes room for what comes next; tells how much of it to fill. Must not be called while a
+    /// message is being looked at.
     pub(crate) fn room(&mut self) -> (&mut Vec<u8>, usize) {
         self.bytes.drain(..self.taken);
         self.taken = 0;

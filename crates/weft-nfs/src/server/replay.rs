@@ -1,12 +1,14 @@
-//! Calls that come twice (RFC 1813 4.2; Juszczak, "Improving the Performance and Correctness of an NFS Server", 1989).
+//! Calls that come twice (RFC 1813 4.2; Juszczak, "Improving the Performance and Correctness of an
+//! NFS Server", 1989).
 //!
-//! A client that gets no reply asks again, over another connection perhaps. What must not be done twice is remembered
-//! with its reply: one that is being served is answered when that has ended, wherever it came from
-//! last.
+//! A client that gets no reply asks again, over another connection perhaps. What must not be done
+//! twice is remembered with its reply: one that is being served is answered when that has ended,
+//! wherever it came from last.
 //!
 //! Only calls of clients that an export lets in come here, with handles that were made here. Each
-//! address has so many entries of its own, those from reserved ports apart. Where there are too many
-//! addresses one of the machine that has most of them makes room: nobody pushes out others' calls.
+//! address has so many entries of its own, those from reserved ports apart. Where there are too
+//! many addresses one of the machine that has most of them makes room: nobody pushes out others'
+//! calls.
 
 use super::replies::Ready;
 use crate::export::{Client, RESERVED_PORTS_END};
@@ -56,7 +58,8 @@ pub(super) struct Key {
     sum: u64,
 }
 
-/// Connections that want the reply to one call, at most: a client that gave up one tries over another.
+/// Connections that want the reply to one call, at most: a client that gave up one tries over
+/// another.
 const WAITING_MAX: usize = 8;
 
 /// What is known of a call.

@@ -1,4 +1,5 @@
-//! A call from the wire to its reply: served at once, or by whoever may wait, and made durable where that is asked for.
+//! A call from the wire to its reply: served at once, or by whoever may wait, and made durable
+//! where that is asked for.
 
 use super::replay::{Found, Key, must_not_be_repeated};
 use super::replies::Ready;

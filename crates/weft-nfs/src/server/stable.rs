@@ -1,7 +1,7 @@
 //! Sees that what was done is safe before it is told.
 //!
-//! One call at a time is made durable where it was served, without another thread. Those that come meanwhile go to one
-//! thread for all connections, and share a sync.
+//! One call at a time is made durable where it was served, without another thread. Those that come
+//! meanwhile go to one thread for all connections, and share a sync.
 
 use super::{May, waiting};
 use crate::export::WriteAck;
@@ -47,7 +47,8 @@ impl Stabilizer {
         Ok(Stabilizer { is_nearby: vfs.syncs_nearby(), vfs, turn: Mutex::new(()), queue })
     }
 
-    /// Whether all that was done may be told, now or after a short while. If not, [`Stabilizer::once_durable`] is the way.
+    /// Whether all that was done may be told, now or after a short while. If not,
+    /// [`Stabilizer::once_durable`] is the way.
     pub(super) fn is_now(&self, told: WriteAck) -> bool {
         match told {
             WriteAck::Recorded => self.vfs.record().is_ok(),

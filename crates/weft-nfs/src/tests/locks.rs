@@ -1,4 +1,5 @@
-//! Locks over NLM, restarts over NSM, and where to find both: a server, and a host that is called back.
+//! Locks over NLM, restarts over NSM, and where to find both: a server, and a host that is called
+//! back.
 
 mod bounds;
 
@@ -28,7 +29,8 @@ const STALE: u32 = 7;
 const TOO_BIG: u32 = 8;
 const FAILED: u32 = 9;
 
-/// What a client runs: its portmapper, its lock manager and its status monitor. It is at another address than the server.
+/// What a client runs: its portmapper, its lock manager and its status monitor. It is at another
+/// address than the server.
 struct Host {
     portmapper: UdpSocket,
     manager: TcpListener,

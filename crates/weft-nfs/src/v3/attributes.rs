@@ -1,4 +1,5 @@
-//! Attributes of files and of the whole: GETATTR, SETATTR, ACCESS, FSSTAT, FSINFO, PATHCONF; and how they are said.
+//! Attributes of files and of the whole: GETATTR, SETATTR, ACCESS, FSSTAT, FSINFO, PATHCONF; and
+//! how they are said.
 
 use super::{DATA_BYTES_MAX, Done, Served};
 use crate::dispatch::{Failure, GARBAGE, Request};

@@ -1,6 +1,7 @@
 //! Listing directories: READDIR, READDIRPLUS.
 //!
-//! Positions are the volume's own and good for as long as the directory lives, so their verifier is always zero.
+//! Positions are the volume's own and good for as long as the directory lives, so their verifier is
+//! always zero.
 
 use super::attributes::optional;
 use super::{Done, Served};
@@ -135,7 +136,8 @@ impl Page<'_, '_> {
         }
     }
 
-    /// The directory or the one above it. Who may list but not look up is told that it is its own, as all are of the exported one.
+    /// The directory or the one above it. Who may list but not look up is told that it is its own,
+    /// as all are of the exported one.
     fn found(&self, name: &[u8]) -> Result<Attributes, Failure> {
         let user = self.request.user();
         let itself = user.attributes(self.directory)?;

@@ -79,8 +79,8 @@ pub(super) fn create(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     made(request, reply, &changed)
 }
 
-/// The times that say with which verifier a file was made exclusively, until its maker sets them: so a
-/// client that tries again finds its own (RFC 1813 3.3.8).
+/// The times that say with which verifier a file was made exclusively, until its maker sets them:
+/// so a client that tries again finds its own (RFC 1813 3.3.8).
 fn times_of_verifier([a, b, c, d, e, f, g, h]: [u8; 8]) -> (Timestamp, Timestamp) {
     let seconds = |bytes| Timestamp::from_parts(i64::from(u32::from_be_bytes(bytes)), 0);
     (seconds([a, b, c, d]), seconds([e, f, g, h]))

@@ -90,13 +90,14 @@ impl Digester {
         self.hash(&Listed { kind, permissions, digest, names: 1 }, name)
     }
 
-    /// The digest of a directory after `changed`, names in order, each once. None if one of them has no hash.
+    /// The digest of a directory after `changed`, names in order, each once. None if one of them
+    /// has no hash.
     pub(crate) fn directory(&self, rows: &dyn DigestRows, ino: Ino, changed: &[Name]) -> Result<Option<Digest>> {
         directory::update(rows, &self.hasher, ino, changed)
     }
 
-    /// True if what is kept of the tree over the content of `row` is whole and gives `digest`, as far
-    /// as that can be told without reading blocks.
+    /// True if what is kept of the tree over the content of `row` is whole and gives `digest`, as
+    /// far as that can be told without reading blocks.
     pub(crate) fn is_tree_whole(
         &self,
         rows: &dyn DigestRows,
@@ -138,7 +139,8 @@ pub(crate) fn small(row: &InodeRow) -> Digest {
 }
 
 impl CommitDigests<'_> {
-    /// Blocks of `ino` at these indices are gone, but for those that are put. All that change are told before inodes are.
+    /// Blocks of `ino` at these indices are gone, but for those that are put. All that change are
+    /// told before inodes are.
     pub(crate) fn clear(&mut self, ino: Ino, indices: Range<u64>) {
         self.content.entry(ino).or_default().cleared.push(indices);
     }
@@ -224,8 +226,8 @@ impl CommitDigests<'_> {
         self.changed.entry(parent).or_default().push(name.clone());
     }
 
-    /// `row` is about to be put: tells the hash to put with it. None if it names a directory, whose digest follows, or what
-    /// has no digest.
+    /// `row` is about to be put: tells the hash to put with it. None if it names a directory, whose
+    /// digest follows, or what has no digest.
     pub(crate) fn name(&mut self, row: &NameRow) -> Result<Option<Digest>> {
         self.changed.entry(row.parent).or_default().push(row.name.clone());
         if let Some(listed) = self.inodes.get(&row.ino) {
@@ -241,7 +243,8 @@ impl CommitDigests<'_> {
         self.digester.entry(self.rows, row.ino, &row.name)
     }
 
-    /// Makes all digests right that follow, of directories from the lowest up. All inodes and names are put.
+    /// Makes all digests right that follow, of directories from the lowest up. All inodes and names
+    /// are put.
     pub(crate) fn finish(mut self) -> Result<()> {
         for ino in std::mem::take(&mut self.unlisted) {
             list(self.digester, self.rows, ino, &self.inodes[&ino], &mut self.changed)?;
@@ -308,7 +311,8 @@ fn list(digester: &Digester, rows: &dyn DigestRows, ino: Ino, listed: &Listed, c
     Ok(())
 }
 
-/// How many directories lie above `ino`. None if no way leads to the root: it is damaged, or was deleted while it was open.
+/// How many directories lie above `ino`. None if no way leads to the root: it is damaged, or was
+/// deleted while it was open.
 fn depth(rows: &dyn DigestRows, ino: Ino, depths: &mut FxHashMap<Ino, Option<usize>>) -> Result<Option<usize>> {
     let mut way = Vec::new();
     let mut at = ino;

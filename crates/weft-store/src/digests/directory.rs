@@ -1,7 +1,9 @@
-//! The tree of a directory's entries: from their hashes, and what is kept of names that begin alike.
+//! The tree of a directory's entries: from their hashes, and what is kept of names that begin
+//! alike.
 //!
-//! Where more than [`LEAVES_MAX`] names of a directory begin with some prefix, a *branch* is kept for it: for each byte that follows the prefix the number
-//! of those names and their tree. So a change looks at a branch for each byte of its name until few names are left, and at those.
+//! Where more than [`LEAVES_MAX`] names of a directory begin with some prefix, a *branch* is kept
+//! for it: for each byte that follows the prefix the number of those names and their tree. So a
+//! change looks at a branch for each byte of its name until few names are left, and at those.
 
 use super::DigestRows;
 use crate::Name;
@@ -32,8 +34,8 @@ type Leaf = (Name, Digest);
 /// bytes hash to it.
 const UNKNOWN: Digest = [0; 32];
 
-/// Makes what is kept of the entries of `parent` right after `changed`, names in order, each once; tells the directory's digest.
-/// None if an entry has no hash.
+/// Makes what is kept of the entries of `parent` right after `changed`, names in order, each once;
+/// tells the directory's digest. None if an entry has no hash.
 pub(super) fn update(
     rows: &dyn DigestRows,
     hasher: &DirectoryHasher,

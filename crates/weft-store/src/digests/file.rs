@@ -1,9 +1,11 @@
 //! The digest of a file that has blocks: from their values, by the tree above them.
 //!
-//! A *group* is 64 blocks, or 4 MiB if that is less; its value follows from those of its blocks, wherever these are stored. A file of more than one group
-//! keeps *nodes*: one of level 1 has the values of up to 64 groups, one of each further level those of up to 64 nodes below. A change
-//! makes one node anew at each level, so it costs a group and the logarithm of the size. What is zeros as a whole has the value
-//! [`ZERO`], and a node of nothing else is not kept: holes cost nothing.
+//! A *group* is 64 blocks, or 4 MiB if that is less; its value follows from those of its blocks,
+//! wherever these are stored. A file of more than one group keeps *nodes*: one of level 1 has the
+//! values of up to 64 groups, one of each further level those of up to 64 nodes below. A change
+//! makes one node anew at each level, so it costs a group and the logarithm of the size. What is
+//! zeros as a whole has the value [`ZERO`], and a node of nothing else is not kept: holes cost
+//! nothing.
 
 use super::DigestRows;
 use super::zeros::ZeroValues;
@@ -16,7 +18,8 @@ use weft_digest::{Digest, FileHasher, PIECE_BYTES, Value, ZERO, listed, merged, 
 /// Children of a node, and most blocks of a group.
 const FAN_OUT: u64 = 64;
 
-/// Pieces of zeros that are hashed when a digest is asked for: less than half a second for the first time.
+/// Pieces of zeros that are hashed when a digest is asked for: less than half a second for the
+/// first time.
 const ZERO_PIECES_MAX: u64 = 256;
 
 const VALUE_BYTES: usize = 32;
@@ -45,7 +48,8 @@ pub(crate) struct FileChange<'a> {
     pub(crate) put: &'a [Range<u64>],
     /// Indices from which all others were cleared.
     pub(crate) cleared: &'a [Range<u64>],
-    /// The digest of the file if its first block is all of it, where that is known: of a block, by its number.
+    /// The digest of the file if its first block is all of it, where that is known: of a block, by
+    /// its number.
     pub(crate) alone: &'a dyn Fn(&BlockRef) -> Option<Digest>,
 }
 
@@ -105,7 +109,8 @@ pub(super) fn forget(rows: &dyn DigestRows, ino: Ino, block_size: u64, size: u64
     (1..=Shape { block_size }.top(size)).try_for_each(|level| rows.clear_nodes(ino, level, 0))
 }
 
-/// BLAKE3 of the content of a file that is listed by `listed`; none if more than [`ZERO_PIECES_MAX`] pieces of it are zeros.
+/// BLAKE3 of the content of a file that is listed by `listed`; none if more than
+/// [`ZERO_PIECES_MAX`] pieces of it are zeros.
 pub(super) fn content(
     rows: &dyn DigestRows,
     zeros: &ZeroValues,
@@ -128,7 +133,8 @@ pub(super) fn content(
     Ok(tree.content(top, 0, &mut left)?.map(|values| root(&values)))
 }
 
-/// Values of the children of a node; which of them hold zeros as docs/reference/digest.md counts them, a bit for each from the lowest on.
+/// Values of the children of a node; which of them hold zeros as docs/reference/digest.md counts
+/// them, a bit for each from the lowest on.
 struct Node {
     with_zeros: u64,
     values: Vec<Value>,
@@ -176,8 +182,8 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// True if what is kept of the tree is what the digest before the change was made of. It is not where a part of the
-    /// file was damaged when it changed the last time, or where nodes are gone.
+    /// True if what is kept of the tree is what the digest before the change was made of. It is not
+    /// where a part of the file was damaged when it changed the last time, or where nodes are gone.
     fn is_kept(&self, change: &FileChange<'_>) -> Result<bool> {
         let top = self.shape.top(change.old_size);
         if top == 0 {
@@ -195,7 +201,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Makes all nodes anew, from the rows of all blocks. `Corrupt` if one is damaged, or there are too many.
+    /// Makes all nodes anew, from the rows of all blocks. `Corrupt` if one is damaged, or there are
+    /// too many.
     fn renew(&self, change: &FileChange<'_>) -> Result<Digest> {
         let block_size = self.shape.block_size;
         forget(self.rows, self.ino, block_size, change.old_size.max(self.size))?;
@@ -210,7 +217,8 @@ impl Tree<'_> {
         self.update_nodes(groups, 0)
     }
 
-    /// The value of a node that was not kept in a file of `old_size` bytes: of zeros. None if that file had no such node.
+    /// The value of a node that was not kept in a file of `old_size` bytes: of zeros. None if that
+    /// file had no such node.
     fn absent(&self, level: u32, index: u64, old_size: u64) -> Result<Option<Value>> {
         let before = Tree { size: old_size, ..*self };
         let start = index.saturating_mul(self.shape.child_bytes(level)).saturating_mul(FAN_OUT);
@@ -285,7 +293,8 @@ impl Tree<'_> {
         Ok(value(position, &bytes).expect("a block is a subtree"))
     }
 
-    /// `values` of subtrees of `bytes` from byte `start` of the file on, with what zeros hash to there instead of [`ZERO`].
+    /// `values` of subtrees of `bytes` from byte `start` of the file on, with what zeros hash to
+    /// there instead of [`ZERO`].
     fn with_zeros(&self, values: &[Value], start: u64, bytes: u64) -> Vec<Value> {
         let real = |(index, value): (usize, &Value)| match *value {
             ZERO => {
@@ -338,8 +347,8 @@ impl Tree<'_> {
         (range.start / group_blocks).min(end)..end
     }
 
-    /// Makes the nodes above `groups` anew, level by level; tells the digest. `Corrupt` if one is gone that the file had when it
-    /// was `old_size` long.
+    /// Makes the nodes above `groups` anew, level by level; tells the digest. `Corrupt` if one is
+    /// gone that the file had when it was `old_size` long.
     fn update_nodes(&self, groups: BTreeSet<u64>, old_size: u64) -> Result<Digest> {
         let top = self.shape.top(self.size);
         let mut changed = BTreeMap::new();
@@ -434,8 +443,8 @@ impl Tree<'_> {
         self.rows.set_node(self.ino, level, index, Some(&bytes))
     }
 
-    /// The values of a node's children as they count: [`ZERO`] only for zeros that are whole pieces of a file of several; and whether
-    /// there are any such zeros.
+    /// The values of a node's children as they count: [`ZERO`] only for zeros that are whole pieces
+    /// of a file of several; and whether there are any such zeros.
     fn counted(&self, level: u32, index: u64, node: Node) -> (Vec<Value>, bool) {
         let child_bytes = self.shape.child_bytes(level);
         if level > 1 {
@@ -458,8 +467,8 @@ impl Tree<'_> {
         (values, has_zeros)
     }
 
-    /// The values of a node's children, those of zeros as BLAKE3 has them. None if there are more pieces of zeros than `left`, of which
-    /// it takes them off.
+    /// The values of a node's children, those of zeros as BLAKE3 has them. None if there are more
+    /// pieces of zeros than `left`, of which it takes them off.
     fn content(&self, level: u32, index: u64, left: &mut u64) -> Result<Option<Vec<Value>>> {
         let Node { with_zeros, mut values } = self.node(level, index)?;
         let child_bytes = self.shape.child_bytes(level);

@@ -1,4 +1,5 @@
-//! Values of zeros, which depend on nothing but their place: holes in one file hash to what those of another do.
+//! Values of zeros, which depend on nothing but their place: holes in one file hash to what those
+//! of another do.
 
 use super::{DigestRows, Inode, file};
 use crate::error::Result;
@@ -20,7 +21,8 @@ pub(crate) struct ZeroValues {
 }
 
 impl ZeroValues {
-    /// BLAKE3 of the content of file `ino`, from what is kept. None if there is no such file, nothing is kept, or there are too many zeros.
+    /// BLAKE3 of the content of file `ino`, from what is kept. None if there is no such file,
+    /// nothing is kept, or there are too many zeros.
     pub(crate) fn content(&self, rows: &dyn DigestRows, ino: Ino, block_size: u64) -> Result<Option<Digest>> {
         match rows.inode(ino)? {
             Some(Inode { kind: Kind::File, size, digest: Some(listed), .. }) => {
@@ -30,7 +32,8 @@ impl ZeroValues {
         }
     }
 
-    /// The value of `len` zeros at `position`, a subtree of at most 4 MiB made of blocks of `block_size`.
+    /// The value of `len` zeros at `position`, a subtree of at most 4 MiB made of blocks of
+    /// `block_size`.
     pub(super) fn value(&self, position: u64, len: u64, block_size: u64) -> Value {
         let block = |start: u64| self.block(position + start, block_size.min(len - start));
         merged(&(0..len.div_ceil(block_size)).map(|index| block(index * block_size)).collect::<Vec<_>>())

@@ -1,9 +1,11 @@
 //! The file: a header, an index of what each slot holds, and the slots.
 //!
-//! All numbers are little endian. The header (4096 bytes): [`MAGIC`], the bytes of a slot and the number of slots, four bytes each. The index has
-//! [`ENTRY_BYTES`] for each slot: the value of its block, and the length, zero if there is none. Slots follow from a multiple of 4096 on.
-//! A slot's bytes are written before its entry. An entry and its slot that do not belong together are found out by hashing.
-//! A free slot is taken first. With none left, the next to be used again is the first, from where the last one was found, that was not read since it was passed.
+//! All numbers are little endian. The header (4096 bytes): [`MAGIC`], the bytes of a slot and the
+//! number of slots, four bytes each. The index has [`ENTRY_BYTES`] for each slot: the value of its
+//! block, and the length, zero if there is none. Slots follow from a multiple of 4096 on. A slot's
+//! bytes are written before its entry. An entry and its slot that do not belong together are found
+//! out by hashing. A free slot is taken first. With none left, the next to be used again is the
+//! first, from where the last one was found, that was not read since it was passed.
 
 use crate::error::{Error, Result};
 use crate::row::BlockRef;
@@ -23,7 +25,8 @@ const HEADER_BYTES: u64 = 4096;
 
 const ENTRY_BYTES: usize = 64;
 
-/// How long is waited for another process to let go of the file: one that lost the volume to this one ends.
+/// How long is waited for another process to let go of the file: one that lost the volume to this
+/// one ends.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Slots that a file has at most: each takes memory.
@@ -94,7 +97,8 @@ fn at(slot: usize) -> u64 {
 }
 
 impl Slots {
-    /// Opens the file at `path`, or makes it, with slots of `slot_bytes` that take `bytes` in all. One of other sizes is emptied.
+    /// Opens the file at `path`, or makes it, with slots of `slot_bytes` that take `bytes` in all.
+    /// One of other sizes is emptied.
     pub(super) fn open(path: &Path, bytes: u64, slot_bytes: u32) -> Result<Slots> {
         Slots::lock_and_open(path, bytes, slot_bytes, LOCK_TIMEOUT)
     }
@@ -258,7 +262,8 @@ impl Index {
     }
 }
 
-/// A file that is not ours alone may not be written: what is in it is for nobody else, and what is overwritten might be somebody's.
+/// A file that is not ours alone may not be written: what is in it is for nobody else, and what is
+/// overwritten might be somebody's.
 fn refuse_others(file: &File, path: &Path) -> std::io::Result<()> {
     let metadata = file.metadata()?;
     let is_ours = metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw();

@@ -106,8 +106,8 @@ impl Sync {
 pub struct Misfit {
     /// Why they cannot, and what to do about it.
     pub why: String,
-    /// True if the log knows of commits that the database lacks. One that is made now would be taken
-    /// for one of them.
+    /// True if the log knows of commits that the database lacks. One that is made now would be
+    /// taken for one of them.
     pub is_ahead: bool,
 }
 

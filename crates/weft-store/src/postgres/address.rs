@@ -1,9 +1,12 @@
 //! Where a volume is: the server, the database, the schema.
 //!
-//! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out follows the conventions of libpq: the
-//! variables PGHOST, PGHOSTADDR, PGPORT, PGUSER, PGDATABASE, PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT, PGOPTIONS,
-//! PGTARGETSESSIONATTRS, PGAPPNAME and those of [`super::parameters`], before them those of the service that `service=NAME` or PGSERVICE names, the password file (PostgreSQL documentation, "Connection URIs", "Environment Variables", "The
-//! Password File"). `schema=NAME` and `durability=server` are ours.
+//! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out
+//! follows the conventions of libpq: the variables PGHOST, PGHOSTADDR, PGPORT, PGUSER, PGDATABASE,
+//! PGPASSWORD, PGPASSFILE, PGSSLMODE, PGSSLROOTCERT, PGSSLCERT, PGSSLKEY, PGCONNECT_TIMEOUT,
+//! PGOPTIONS, PGTARGETSESSIONATTRS, PGAPPNAME and those of [`super::parameters`], before them those
+//! of the service that `service=NAME` or PGSERVICE names, the password file (PostgreSQL
+//! documentation, "Connection URIs", "Environment Variables", "The Password File"). `schema=NAME`
+//! and `durability=server` are ours.
 
 use super::parameters::{self, Protection};
 use super::service;
@@ -36,7 +39,8 @@ pub struct Address {
     shown: String,
 }
 
-/// How a connection is protected (`sslmode`), and by whom the server is vouched for (`sslrootcert`).
+/// How a connection is protected (`sslmode`), and by whom the server is vouched for
+/// (`sslrootcert`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tls {
     pub(super) mode: TlsMode,
@@ -230,7 +234,8 @@ fn system_mode(mode: Option<TlsMode>) -> Result<TlsMode> {
     }
 }
 
-/// What follows the `?` of `url`. One that stands in a password, as the client library takes it, is none.
+/// What follows the `?` of `url`. One that stands in a password, as the client library takes it, is
+/// none.
 fn options_of(url: &str) -> Option<&str> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let (before, after) = rest.split_once('?')?;
@@ -242,7 +247,8 @@ fn options_of(url: &str) -> Option<&str> {
     }
 }
 
-/// `url` as it may be shown to everybody, also where it is no address: there more is left out, rather than too little.
+/// `url` as it may be shown to everybody, also where it is no address: there more is left out,
+/// rather than too little.
 pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
     let options = options_of(url);

@@ -1,5 +1,5 @@
-//! Checking a volume in PostgreSQL, held or not: its blocks are read and verified here, its rows are copied, as one commit left them, to where
-//! the rules of `sqlite::check` can be asked.
+//! Checking a volume in PostgreSQL, held or not: its blocks are read and verified here, its rows
+//! are copied, as one commit left them, to where the rules of `sqlite::check` can be asked.
 
 use super::address::Address;
 use super::columns::{TABLES, VOLUME};
@@ -31,9 +31,10 @@ const HOLDING_MAX: u32 = 8;
 /// Rows copied between two reports of progress.
 const REPORTED: u64 = 4096;
 
-/// Checks the volume at `address`, as its last commit left it; `read_data` verifies all blocks. A repair holds the volume meanwhile: it is made
-/// in the copy, and what changed there is changed in the database, in one transaction. Errors: those of [`super::open`], and what keeps
-/// the check from going on.
+/// Checks the volume at `address`, as its last commit left it; `read_data` verifies all blocks. A
+/// repair holds the volume meanwhile: it is made in the copy, and what changed there is changed in
+/// the database, in one transaction. Errors: those of [`super::open`], and what keeps the check
+/// from going on.
 pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let mut connection = look(address)?.0;
     let (lease, fault) = match options.repair {
@@ -183,7 +184,8 @@ fn verify(row: &Row, bad: &mut Bad) -> Result<()> {
     Ok(())
 }
 
-/// Begins to read, and keeps what files have tables of their own for from being dropped meanwhile: what a transaction sees stays as it is, but for tables.
+/// Begins to read, and keeps what files have tables of their own for from being dropped meanwhile:
+/// what a transaction sees stays as it is, but for tables.
 fn hold_tables(connection: &mut Connection) -> Result<()> {
     for left in (0..HOLDING_MAX).rev() {
         connection.run(WHAT, sql::BEGIN_READING)?;
@@ -200,7 +202,8 @@ fn hold_tables(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Files' own tables that there are: also those that this role may not read. That is no damage, and the server says so.
+/// Files' own tables that there are: also those that this role may not read. That is no damage, and
+/// the server says so.
 fn there(connection: &mut Connection) -> Result<BTreeSet<String>> {
     let mut tables = BTreeSet::new();
     let there = "SELECT tablename::text FROM pg_catalog.pg_tables WHERE schemaname = current_schema()";
@@ -221,7 +224,8 @@ fn owners(connection: &mut Connection) -> Result<Vec<Ino>> {
     Ok(owners)
 }
 
-/// Looks at files' own tables: their blocks must be there and, if asked for, be what was written. Tells the tables of no file.
+/// Looks at files' own tables: their blocks must be there and, if asked for, be what was written.
+/// Tells the tables of no file.
 fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad) -> Result<Unneeded> {
     let mut tables = there(connection)?;
     for owner in owners(connection)? {

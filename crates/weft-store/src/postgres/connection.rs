@@ -1,7 +1,8 @@
 //! One connection to the server, used by one thread at a time.
 //!
-//! Whoever waits for an answer drives the connection itself: a thread of its own would have to be woken for each. Statements are
-//! prepared at their first use; several go out together and cost one round trip.
+//! Whoever waits for an answer drives the connection itself: a thread of its own would have to be
+//! woken for each. Statements are prepared at their first use; several go out together and cost one
+//! round trip.
 
 use super::identity::{self, Identity};
 use crate::error::{Error, Result, tells_the_end};
@@ -26,7 +27,8 @@ pub(super) type Parameter = Box<dyn ToSql + Sync + Send>;
 /// Statements that stay prepared, and those of one round trip.
 const PREPARED_MAX: usize = 256;
 
-/// Statements that wait for their answers at once: each takes about a KiB in memory. More go out as these are answered.
+/// Statements that wait for their answers at once: each takes about a KiB in memory. More go out as
+/// these are answered.
 const WAITING_MAX: usize = 1024;
 
 /// What sends and receives.
@@ -52,7 +54,8 @@ impl Call {
         Call { statement: statement.into(), parameters, types: None }
     }
 
-    /// Of a statement that will hardly be said again, or names what is not there before those sent with it are done.
+    /// Of a statement that will hardly be said again, or names what is not there before those sent
+    /// with it are done.
     pub(super) fn once(statement: impl Into<Text>, parameters: Vec<(Parameter, Type)>) -> Call {
         let (parameters, types) = parameters.into_iter().unzip();
         Call { statement: statement.into(), parameters, types: Some(types) }
@@ -95,7 +98,8 @@ pub(super) struct Connection {
     pub(super) compares: bool,
     /// Whether the server has said that it ends.
     is_ending: bool,
-    /// Whether each file's rows may lie on a node of their own, so that no join reaches those of another file.
+    /// Whether each file's rows may lie on a node of their own, so that no join reaches those of
+    /// another file.
     pub(super) lies_apart: bool,
 }
 
@@ -133,8 +137,9 @@ async fn rows(
     rows?.try_collect().await
 }
 
-/// Has `visit` look at the result of each of `requests` as it comes. They are sent in the order in which they are first polled, [`WAITING_MAX`] at once, and
-/// answered in that order: until one is answered, none after it need be looked at again.
+/// Has `visit` look at the result of each of `requests` as it comes. They are sent in the order in
+/// which they are first polled, [`WAITING_MAX`] at once, and answered in that order: until one is
+/// answered, none after it need be looked at again.
 async fn in_order<T>(requests: impl Iterator<Item = impl Future<Output = T>>, mut visit: impl FnMut(T)) {
     let mut requests = requests.map(|request| Box::pin(maybe_done(request))).fuse();
     let mut sent = VecDeque::new();
@@ -262,8 +267,9 @@ impl Connection {
         }
     }
 
-    /// The rows of each of `calls`, which go out together, and cost a round trip for each [`WAITING_MAX`] of them. The first error is told; after one in a transaction nothing but rolling back
-    /// is left.
+    /// The rows of each of `calls`, which go out together, and cost a round trip for each
+    /// [`WAITING_MAX`] of them. The first error is told; after one in a transaction nothing but
+    /// rolling back is left.
     pub(super) fn query_all(&mut self, what: &'static str, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
         let mut rows = Vec::with_capacity(calls.len());
         let mut failure = Ok(());
@@ -275,8 +281,9 @@ impl Connection {
         sent.and(failure).map(|()| rows)
     }
 
-    /// Has `visit` look at the rows of each of `calls`, which go out together, as they come, or at why there are none. Fails if the connection
-    /// breaks, or what stands behind it, or if another volume is read; from there on nothing is visited.
+    /// Has `visit` look at the rows of each of `calls`, which go out together, as they come, or at
+    /// why there are none. Fails if the connection breaks, or what stands behind it, or if another
+    /// volume is read; from there on nothing is visited.
     pub(super) fn visit_all(
         &mut self,
         what: &'static str,
@@ -287,8 +294,8 @@ impl Connection {
     }
 
     /// The same; how rows of another volume are told from ours, [`super::identity`] says. Where a
-    /// statement does not compare them itself, the server is asked behind those that `asked` says, in
-    /// the same round trip. Asked before, it might answer for what is exchanged a moment later.
+    /// statement does not compare them itself, the server is asked behind those that `asked` says,
+    /// in the same round trip. Asked before, it might answer for what is exchanged a moment later.
     fn send(
         &mut self,
         what: &'static str,
@@ -363,7 +370,8 @@ impl Connection {
         asked.err().and_then(|error| identity.refused(&error)).map_or(Ok(()), Err)
     }
 
-    /// Has `take` look at the rows of each of `calls`, by its place among them, as they come. The first error is told, of a call or of `take`.
+    /// Has `take` look at the rows of each of `calls`, by its place among them, as they come. The
+    /// first error is told, of a call or of `take`.
     pub(super) fn take_all(
         &mut self,
         what: &'static str,
@@ -391,7 +399,8 @@ impl Connection {
         Ok(rows.unwrap_or_default())
     }
 
-    /// Visits the rows of a statement as they come, however many there are. An error ends the connection's use: rows may be on their way.
+    /// Visits the rows of a statement as they come, however many there are. An error ends the
+    /// connection's use: rows may be on their way.
     pub(super) fn each(
         &mut self,
         what: &'static str,

@@ -1,5 +1,5 @@
-//! Another layout of a volume's blocks: a file at a time, each in a transaction of its own, so that what an interruption leaves is a volume
-//! like any other, some of whose files lie as they did.
+//! Another layout of a volume's blocks: a file at a time, each in a transaction of its own, so that
+//! what an interruption leaves is a volume like any other, some of whose files lie as they did.
 
 use super::address::Address;
 use super::connection::{Call, Connection};
@@ -18,8 +18,9 @@ const WHAT: &str = "cannot convert the volume";
 /// Files that are asked for at a time.
 const FILES_TOGETHER: i64 = 1000;
 
-/// Has the blocks of the volume at `address`, which nobody may hold, lie as [`crate::VolumeOptions::own_table_from`] says from now on. The
-/// server moves them; nothing of them comes here.
+/// Has the blocks of the volume at `address`, which nobody may hold, lie as
+/// [`crate::VolumeOptions::own_table_from`] says from now on. The server moves them; nothing of
+/// them comes here.
 pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let (lease, connector) = hold(address, &OpenOptions::default())?;
     let mut connection = connector.connect()?;

@@ -1,7 +1,10 @@
-//! The rows that digests need: those of the database under the changes of a commit that are not sent yet.
+//! The rows that digests need: those of the database under the changes of a commit that are not
+//! sent yet.
 //!
-//! The daemon that holds the volume is the only one who writes, so what it has read or written stays true: what directories say of
-//! themselves and what is kept of names that begin alike is remembered from commit to commit, within bounds. Inodes that this commit makes are known to have no rows.
+//! The daemon that holds the volume is the only one who writes, so what it has read or written
+//! stays true: what directories say of themselves and what is kept of names that begin alike is
+//! remembered from commit to commit, within bounds. Inodes that this commit makes are known to have
+//! no rows.
 
 use super::connection::{Call, Connection, Parameter};
 use super::read::{self, get, hash_and_sum, int, name_in, unsigned};
@@ -80,7 +83,8 @@ pub(super) struct Rows<'a> {
     pending: RefCell<Pending>,
     /// All entries of a directory that begin with some prefix, as the last commit left them.
     buckets: RefCell<FxHashMap<(Ino, Bytes), Entries>>,
-    /// Of the inodes that this commit removes those for which more than a digest may be kept, if they were fetched.
+    /// Of the inodes that this commit removes those for which more than a digest may be kept, if
+    /// they were fetched.
     leaving: RefCell<Option<FxHashMap<Ino, Option<Inode>>>>,
     /// Inodes from this one on are of this commit.
     fresh: Ino,
@@ -235,7 +239,8 @@ impl<'a> Rows<'a> {
         self.known.borrow().branches.contains_key(key)
     }
 
-    /// Takes in that of the inodes `asked` for, and of their names, nothing is there but what comes now.
+    /// Takes in that of the inodes `asked` for, and of their names, nothing is there but what comes
+    /// now.
     pub(super) fn begin_inodes(&self, asked: impl Iterator<Item = Ino>) {
         let known = &mut *self.known.borrow_mut();
         for ino in asked {
@@ -259,7 +264,8 @@ impl<'a> Rows<'a> {
         found.iter().try_for_each(|row| known.take_name(row))
     }
 
-    /// Takes in rows of [`sql::LEAVING`]: of all that this commit removes no others have anything kept.
+    /// Takes in rows of [`sql::LEAVING`]: of all that this commit removes no others have anything
+    /// kept.
     pub(super) fn take_leaving(&self, found: &[Row]) -> Result<()> {
         let mut leaving = self.leaving.borrow_mut();
         let leaving = leaving.get_or_insert_default();

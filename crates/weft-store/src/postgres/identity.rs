@@ -1,10 +1,11 @@
-//! The volume that a connection reads. A schema's name may be given to another volume at any time, and
-//! names of tables are looked up for each statement, so each answer is compared with that, in the
-//! round trip that brings it: by a condition in the statement, which costs 2 µs, or where a statement
-//! has none, or the engine would not join the row of the volume, by a statement behind it.
+//! The volume that a connection reads. A schema's name may be given to another volume at any time,
+//! and names of tables are looked up for each statement, so each answer is compared with that, in
+//! the round trip that brings it: by a condition in the statement, which costs 2 µs, or where a
+//! statement has none, or the engine would not join the row of the volume, by a statement behind
+//! it.
 //!
-//! The name of the table `volume` is looked up last. Two exchanges of schemas in the microseconds in
-//! between, which cancel one another, are not noticed.
+//! The name of the table `volume` is looked up last. Two exchanges of schemas in the microseconds
+//! in between, which cancel one another, are not noticed.
 
 use super::address::Address;
 use super::statements::REFUSE_OTHER;

@@ -1,7 +1,8 @@
 //! The intent log as rows: an fsync costs one short transaction instead of a commit.
 //!
-//! Records are written in the order in which they were appended; those who sync at once share a transaction, which checks the lease as commits
-//! do, and that the last commit and the record before are still there. A commit removes the records of the operations that it contains.
+//! Records are written in the order in which they were appended; those who sync at once share a
+//! transaction, which checks the lease as commits do, and that the last commit and the record
+//! before are still there. A commit removes the records of the operations that it contains.
 
 use super::PostgresStore;
 use super::connection::{Call, Connection, Parameter};
@@ -75,7 +76,8 @@ struct Line {
     connection: Option<Connection>,
     /// How many of those appended were written, or failed to be.
     written: u64,
-    /// Those that are missing, if any: more than the one, up to the other. Nothing is written behind them, as nothing counts after a gap.
+    /// Those that are missing, if any: more than the one, up to the other. Nothing is written
+    /// behind them, as nothing counts after a gap.
     missing: Option<(u64, u64)>,
     /// The record written last, by its epoch and its first and last operations.
     last: Option<(u64, OpNo, OpNo)>,
@@ -104,8 +106,9 @@ impl Intents {
         Ok(gone)
     }
 
-    /// The next records of `epoch` that begin after operation `after`, in order: as many as may be in memory together, none if there are no more.
-    /// `Lost` if one is damaged or missing; where that is accepted, those before it are all.
+    /// The next records of `epoch` that begin after operation `after`, in order: as many as may be
+    /// in memory together, none if there are no more. `Lost` if one is damaged or missing; where
+    /// that is accepted, those before it are all.
     pub fn records(&self, epoch: u64, after: OpNo) -> Result<Vec<Record>> {
         const WHAT: &str = "cannot read the intent log";
         self.shared.store.read(Class::Commits, |connection| {
@@ -128,8 +131,8 @@ impl Intents {
         })
     }
 
-    /// Reads what the last commit, of `epoch`, could not store. `Lost` if it is damaged, unless that
-    /// is accepted.
+    /// Reads what the last commit, of `epoch`, could not store. `Lost` if it is damaged, unless
+    /// that is accepted.
     pub fn carried(&self, epoch: u64) -> Result<Option<Record>> {
         self.shared.store.read(Class::Commits, |connection| {
             let order = Order::of(&self.shared.store.header.lock(), epoch);
@@ -162,7 +165,8 @@ impl Intents {
         }
     }
 
-    /// Words for operations that [`Intents::records`] gave up, as loss is accepted. Each is told once.
+    /// Words for operations that [`Intents::records`] gave up, as loss is accepted. Each is told
+    /// once.
     pub fn take_given_up(&self) -> Option<String> {
         let mut given_up = self.given_up.lock();
         let untold = given_up.untold.take();
@@ -235,9 +239,9 @@ impl Intents {
     }
 }
 
-/// Begins `epoch` of the volume that says `header` of itself, as a part of the commit that does: what
-/// was logged before means nothing any more. An odd one has a row without operations, by which its
-/// log is missed if it is gone as a whole. Nothing if that is its epoch already.
+/// Begins `epoch` of the volume that says `header` of itself, as a part of the commit that does:
+/// what was logged before means nothing any more. An odd one has a row without operations, by which
+/// its log is missed if it is gone as a whole. Nothing if that is its epoch already.
 pub(super) fn begin_epoch(header: &Header, epoch: u64) -> Vec<Call> {
     if header.counters.epoch == epoch {
         return Vec::new();

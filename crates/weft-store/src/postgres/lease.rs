@@ -1,7 +1,8 @@
 //! The row that says which daemon holds the volume, until when; and who renews it.
 //!
-//! Each holder has an epoch of its own, which every commit checks in its own transaction: a daemon that slept past the end of its lease, while
-//! another took it, can change nothing any more. Times are the server's alone.
+//! Each holder has an epoch of its own, which every commit checks in its own transaction: a daemon
+//! that slept past the end of its lease, while another took it, can change nothing any more. Times
+//! are the server's alone.
 
 use super::connection::{Call, Connection};
 use super::open::{Connector, OpenOptions};
@@ -24,8 +25,9 @@ const WHAT: &str = "cannot hold the volume";
 /// Bytes that a server keeps of what its clients call themselves.
 const APPLICATION_BYTES_MAX: usize = 63;
 
-/// Ends what a daemon left behind that did not end itself: stopped in a transaction it would be waited for until the server gives up on it. An
-/// engine that cannot do this does without, and so does a role other than that daemon's.
+/// Ends what a daemon left behind that did not end itself: stopped in a transaction it would be
+/// waited for until the server gives up on it. An engine that cannot do this does without, and so
+/// does a role other than that daemon's.
 const END_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                                WHERE application_name = $1 AND datname = current_database() AND usename = current_user";
 
@@ -73,7 +75,8 @@ impl Holder {
         if purpose.is_empty() { process } else { format!("{process} {purpose}") }
     }
 
-    /// What the server is to call its connections for the volume in `schema`, as far as it keeps that.
+    /// What the server is to call its connections for the volume in `schema`, as far as it keeps
+    /// that.
     pub(super) fn application(&self, schema: &str) -> String {
         let mut name = format!("weft {} {} {schema}", self.pid, self.started);
         name.truncate(APPLICATION_BYTES_MAX);
@@ -323,13 +326,15 @@ impl Shared {
     }
 }
 
-/// Whether the lease is still that of this `epoch`; it cannot change hands before the transaction ends.
+/// Whether the lease is still that of this `epoch`; it cannot change hands before the transaction
+/// ends.
 pub(super) fn holds(connection: &mut Connection, epoch: i64) -> Result<bool> {
     let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
     Ok(held.first().map(|row| get::<i64>(row, 0)).transpose()? == Some(epoch))
 }
 
-/// Does something in a transaction of whoever holds the volume by the lease of this `epoch`. After an error the connection serves no more.
+/// Does something in a transaction of whoever holds the volume by the lease of this `epoch`. After
+/// an error the connection serves no more.
 pub(super) fn in_transaction(
     connection: &mut Connection,
     epoch: i64,

@@ -52,8 +52,8 @@ pub(super) fn block(connection: &mut Connection, ino: Ino, block_size: u64) -> R
     each(connection, rows, look, |row| read::whole_extent(ino, row))
 }
 
-/// Does `check` on `rows` and on those that `look` asks for behind the last of them, which its first
-/// column tells.
+/// Does `check` on `rows` and on those that `look` asks for behind the last of them, which its
+/// first column tells.
 fn each(
     connection: &mut Connection,
     mut rows: Vec<Row>,

@@ -111,8 +111,9 @@ fn refuse_taken(connection: &mut Connection, schema: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume at `address`: its schema may be there, empty. It has a root directory owned by `owner` (user, group) with permissions
-/// 0755, made by commit 1 at `time`. Leaves nothing behind if it fails.
+/// Makes a volume at `address`: its schema may be there, empty. It has a root directory owned by
+/// `owner` (user, group) with permissions 0755, made by commit 1 at `time`. Leaves nothing behind
+/// if it fails.
 pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
     options.check()?;
     let connector = Connector::new(address);
@@ -201,7 +202,8 @@ fn unreadable(address: &Address) -> Error {
     ))
 }
 
-/// Why no volume is seen at `address`. A schema that the role may not use is passed over, as if it were not there, until it is named.
+/// Why no volume is seen at `address`. A schema that the role may not use is passed over, as if it
+/// were not there, until it is named.
 fn absent(address: &Address, connection: &mut Connection) -> Error {
     let schema = &address.schema;
     let named = connection.run("cannot look for a volume", &format!("SELECT 1 FROM {schema}.volume"));
@@ -211,7 +213,8 @@ fn absent(address: &Address, connection: &mut Connection) -> Error {
     Error::Unusable(format!("there is no volume in schema '{schema}' of {address}; make one with 'weft init'"))
 }
 
-/// The format of the volume at `address`. It is read alone: another one may lack what else there is.
+/// The format of the volume at `address`. It is read alone: another one may lack what else there
+/// is.
 pub(super) fn format(address: &Address, connection: &mut Connection) -> Result<u32> {
     match read::format(connection) {
         Err(error) if has_code(&error, &SqlState::UNDEFINED_TABLE) => Err(absent(address, connection)),
@@ -225,8 +228,8 @@ pub(super) fn connect(address: &Address) -> Result<Connection> {
     Connector::new(address).connect()
 }
 
-/// Connects to the volume at `address`, which somebody else may hold, and reads its header. From then
-/// on the connection reads no other volume.
+/// Connects to the volume at `address`, which somebody else may hold, and reads its header. From
+/// then on the connection reads no other volume.
 pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
     let connector = Connector::new(address);
     let mut connection = connector.connect()?;
@@ -260,7 +263,8 @@ pub fn size(address: &Address) -> Result<Option<u64>> {
     Ok(rows.ok().and_then(|rows| read::unsigned(rows.first()?, 0).ok()))
 }
 
-/// Whether the engine is one that spreads a volume's files over nodes and joins only what lies on one of them.
+/// Whether the engine is one that spreads a volume's files over nodes and joins only what lies on
+/// one of them.
 fn lies_apart(connection: &mut Connection) -> bool {
     let citus = "SELECT extname::text FROM pg_catalog.pg_extension WHERE extname = 'citus'";
     connection.query("cannot look at the engine", citus, Vec::new()).is_ok_and(|rows| !rows.is_empty())
@@ -287,8 +291,8 @@ pub(super) fn hold_any(
     Ok((Lease::take(connection, &connector, &holder, options)?, connector))
 }
 
-/// Refuses a volume whose own row is older than the rest of it: the next commit is there already, and
-/// what its counters say is free is taken.
+/// Refuses a volume whose own row is older than the rest of it: the next commit is there already,
+/// and what its counters say is free is taken.
 fn refuse_older_row(connection: &mut Connection, header: &Header) -> Result<()> {
     // Of a damaged row it is not known which commit it is of.
     let later = read::commits(connection, header.commit.next(), 1).unwrap_or_default();

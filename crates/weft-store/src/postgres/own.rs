@@ -1,10 +1,12 @@
-//! Tables of a file's own: where the blocks of large files lie, so that they go with the table and leave nothing to clean up.
+//! Tables of a file's own: where the blocks of large files lie, so that they go with the table and
+//! leave nothing to clean up.
 //!
-//! Which blocks do is decided when they are written, and said by their rows in `blocks`, which have no bytes then. A table is made in the
-//! transaction that first needs it. It goes in one of its own after that which removed the last of its blocks: the server waits for
-//! whoever reads the table, a backup perhaps, and no commit should. Until then it stands in the table
-//! `dropped`. That a table stands there is no proof: before it goes, `blocks` is asked, under the lease
-//! and behind every other writer, whether it needs the table.
+//! Which blocks do is decided when they are written, and said by their rows in `blocks`, which have
+//! no bytes then. A table is made in the transaction that first needs it. It goes in one of its own
+//! after that which removed the last of its blocks: the server waits for whoever reads the table, a
+//! backup perhaps, and no commit should. Until then it stands in the table `dropped`. That a table
+//! stands there is no proof: before it goes, `blocks` is asked, under the lease and behind every
+//! other writer, whether it needs the table.
 
 use super::connection::{Call, Connection, Parameter};
 use super::lease::holds;
@@ -19,7 +21,8 @@ use tokio_postgres::types::Type;
 
 const WHAT: &str = "cannot drop the table of a file";
 
-/// Tables that one transaction touches, at most: the server holds locks for each until its end, and has room for some thousands.
+/// Tables that one transaction touches, at most: the server holds locks for each until its end, and
+/// has room for some thousands.
 pub(super) const TOUCHED_MAX: usize = 256;
 
 /// Tables that are dropped together.
@@ -155,8 +158,9 @@ pub(super) fn drop_tables(connection: &mut Connection, owners: &mut BTreeSet<Ino
     Ok(())
 }
 
-/// Tells which have gone. None, and nothing may be committed, if the volume is not ours any more, so
-/// that somebody else may have made one of these tables anew, or if one was written to meanwhile.
+/// Tells which have gone. None, and nothing may be committed, if the volume is not ours any more,
+/// so that somebody else may have made one of these tables anew, or if one was written to
+/// meanwhile.
 fn drop_together(connection: &mut Connection, owners: &[Ino], epoch: i64) -> Result<Option<Vec<Ino>>> {
     if !holds(connection, epoch)? {
         return Ok(None);

@@ -1,4 +1,5 @@
-//! What the digests of a commit will look at, fetched together: a commit costs a few round trips however much it changes.
+//! What the digests of a commit will look at, fetched together: a commit costs a few round trips
+//! however much it changes.
 //!
 //! Nothing depends on this being complete: what is missing is read when it is needed, one by one.
 
@@ -24,7 +25,8 @@ const PAST_ALL_NAMES: [u8; 256] = [u8::MAX; 256];
 /// Inodes asked for in one statement: their rows are in memory together.
 const INODES_MAX: usize = 4096;
 
-/// Fetches what `batch` needs into `rows`, which do not have its changes yet, of a volume with blocks of `block_size` bytes.
+/// Fetches what `batch` needs into `rows`, which do not have its changes yet, of a volume with
+/// blocks of `block_size` bytes.
 pub(super) fn prefetch(rows: &Rows<'_>, batch: &Batch, block_size: u64) -> Result<()> {
     let removed = batch.removed().filter(|ino| rows.is_stored(*ino)).collect::<Vec<_>>();
     rows.learn_leaving(&removed, block_size)?;
@@ -77,7 +79,8 @@ fn inodes(rows: &Rows<'_>, mut inos: BTreeSet<Ino>, changed: &mut Changed) -> Re
     Ok(())
 }
 
-/// Fetches the branches on the way to each name, a level at a time, then the entries where there are no more branches.
+/// Fetches the branches on the way to each name, a level at a time, then the entries where there
+/// are no more branches.
 fn entries(rows: &Rows<'_>, names: Vec<(Ino, &[u8])>) -> Result<()> {
     let mut open = names;
     let mut buckets = BTreeSet::new();
@@ -119,7 +122,8 @@ impl Rows<'_> {
         })
     }
 
-    /// Fetches those of `removed` for which more than a digest may be kept: few, as most are small files.
+    /// Fetches those of `removed` for which more than a digest may be kept: few, as most are small
+    /// files.
     fn learn_leaving(&self, removed: &[Ino], block_size: u64) -> Result<()> {
         let of = |inos: &[Ino]| {
             let inos = inos.iter().map(|ino| int(ino.0)).collect::<Vec<_>>();

@@ -1,8 +1,10 @@
-//! Small files that are read, and directories that are listed, one after the other, as whoever searches a tree does: what the next ones will
-//! be asked for comes along with the answer for one of them, in the same round trip. While files that came along are asked for, a thread
-//! that has nothing else to do can bring the next ones.
+//! Small files that are read, and directories that are listed, one after the other, as whoever
+//! searches a tree does: what the next ones will be asked for comes along with the answer for one
+//! of them, in the same round trip. While files that came along are asked for, a thread that has
+//! nothing else to do can bring the next ones.
 //!
-//! What came along is used once, or dropped when more comes or a commit ends: rows may be others then.
+//! What came along is used once, or dropped when more comes or a commit ends: rows may be others
+//! then.
 
 use super::read::{self, Others, unsigned};
 use crate::error::Result;
@@ -27,7 +29,8 @@ const BELIEVED: u32 = 2;
 /// Those in order after which it makes no difference how many there were.
 const SURE: u32 = 32;
 
-/// By how much a jump to somewhere else lessens how often the order was kept: whoever goes through a tree jumps at times and then goes on in order.
+/// By how much a jump to somewhere else lessens how often the order was kept: whoever goes through
+/// a tree jumps at times and then goes on in order.
 const DOUBT: u32 = 4;
 
 /// Of files made one after the other.
@@ -82,7 +85,8 @@ struct Order {
 }
 
 impl Order {
-    /// `ino` is asked for, and here already or not; tells what is to come along, itself and `span` numbers after it, if anything.
+    /// `ino` is asked for, and here already or not; tells what is to come along, itself and `span`
+    /// numbers after it, if anything.
     fn ask(&mut self, ino: Ino, is_here: bool, steps: &Steps) -> Option<(Ino, Ino)> {
         let Steps { near, span } = steps;
         let follows = self.last.is_some_and(|last| last < ino && ino.0 - last.0 <= *near);
@@ -126,8 +130,8 @@ impl Wanted {
 }
 
 impl Prefetcher {
-    /// The extents of `ino` in `range`, if they came along; else which files are to come along with them, if any. Waits for those that somebody
-    /// is bringing.
+    /// The extents of `ino` in `range`, if they came along; else which files are to come along with
+    /// them, if any. Waits for those that somebody is bringing.
     pub(super) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>, Option<Wanted>> {
         let mut state = self.state.lock();
         while state.coming.is_some_and(|(first, last)| (first..=last).contains(&ino)) {
@@ -144,7 +148,8 @@ impl Prefetcher {
         }
     }
 
-    /// The first `limit` entries of `parent`, if they came along; else which directories are to come along with them, if any.
+    /// The first `limit` entries of `parent`, if they came along; else which directories are to
+    /// come along with them, if any.
     pub(super) fn names(&self, parent: Ino, limit: usize) -> Result<Vec<NameRow>, Option<Wanted>> {
         let mut state = self.state.lock();
         let here = state.names.remove(&parent);

@@ -289,11 +289,13 @@ fn extents_ahead(connection: &Connection, wanted: &Wanted) -> Call {
     Call::new(statement, numbers.map(|number| Box::new(number) as _).into())
 }
 
-/// Blocks that extents name and that no join found, as they are not their files' own: they were cloned. Where files lie apart their rows lie with
-/// the file that wrote them, on another node perhaps, so they are asked for by themselves.
+/// Blocks that extents name and that no join found, as they are not their files' own: they were
+/// cloned. Where files lie apart their rows lie with the file that wrote them, on another node
+/// perhaps, so they are asked for by themselves.
 pub(super) type Others = HashMap<BlockId, Row>;
 
-/// Asks for those that `own` and `ahead` name, rows of [`sql::EXTENTS`] and [`sql::EXTENTS_AHEAD`]; of the latter with the bytes of short ones.
+/// Asks for those that `own` and `ahead` name, rows of [`sql::EXTENTS`] and [`sql::EXTENTS_AHEAD`];
+/// of the latter with the bytes of short ones.
 fn others(connection: &mut Connection, own: &[Row], prefetcher: &[Row]) -> Result<Others> {
     let mut asked = BTreeMap::<(i64, bool), Vec<i64>>::new();
     for (row, is_ahead) in own.iter().map(|row| (row, false)).chain(prefetcher.iter().map(|row| (row, true))) {
@@ -345,7 +347,8 @@ pub(super) fn extents(
                 gone.insert(id);
             }
         }
-        // A commit may have removed it since the extents were read. If they still name what was gone already it is damage.
+        // A commit may have removed it since the extents were read. If they still name what was
+        // gone already it is damage.
         if gone.is_disjoint(&missing) && !gone.is_empty() {
             missing = gone;
             continue;
@@ -434,11 +437,12 @@ pub(super) fn last_commit(connection: &mut Connection, number: CommitNo) -> Resu
     }
 }
 
-/// Bytes of blocks that one statement asks for, if there are so many: it costs the server as much as reading a block, and has all of them in
-/// memory before the first is looked at.
+/// Bytes of blocks that one statement asks for, if there are so many: it costs the server as much
+/// as reading a block, and has all of them in memory before the first is looked at.
 const STATEMENT_BYTES: u64 = 512 << 10;
 
-/// Has `visit` look at the bytes of each of `blocks` in their order as they come, verified, or at why there are none. Fails if the connection breaks.
+/// Has `visit` look at the bytes of each of `blocks` in their order as they come, verified, or at
+/// why there are none. Fails if the connection breaks.
 pub(super) fn blocks(
     connection: &mut Connection,
     blocks: &[BlockRef],

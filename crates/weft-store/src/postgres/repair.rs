@@ -1,4 +1,5 @@
-//! What a repair changed in a copy of a volume's rows, changed in the database: all of it in one transaction.
+//! What a repair changed in a copy of a volume's rows, changed in the database: all of it in one
+//! transaction.
 
 use super::check::Unneeded;
 use super::columns::{TABLES, Table, VOLUME};

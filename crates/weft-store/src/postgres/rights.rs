@@ -1,4 +1,5 @@
-//! Rights of roles: what a daemon needs is looked for before it commits, and nothing is for everybody.
+//! Rights of roles: what a daemon needs is looked for before it commits, and nothing is for
+//! everybody.
 
 use super::address::Address;
 use super::connection::Connection;
@@ -8,7 +9,8 @@ use super::schema::TABLES;
 use crate::error::{Error, Result};
 
 /// Tables, a right that the role lacks there, who owns the table, and the role, both as SQL names
-/// them; of rights, `OWN` is what the owner alone has, and `MAKE` that to make tables in the schema.
+/// them; of rights, `OWN` is what the owner alone has, and `MAKE` that to make tables in the
+/// schema.
 const LACKING: &str = "SELECT c.relname::text, p.said, quote_ident(pg_get_userbyid(c.relowner)), quote_ident(current_user) \
     FROM pg_catalog.pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'OWN', 'MAKE']) AS p (said) \
     WHERE c.relnamespace = current_schema()::regnamespace::oid AND c.relkind IN ('r', 'p') \
@@ -49,8 +51,8 @@ impl Task {
     }
 }
 
-/// Refuses `task` to a role that lacks a right for it, and says how to give it: operations that were
-/// acknowledged could never be committed, and what was begun not be ended.
+/// Refuses `task` to a role that lacks a right for it, and says how to give it: operations that
+/// were acknowledged could never be committed, and what was begun not be ended.
 pub(super) fn refuse_lacking(connection: &mut Connection, address: &Address, task: Task) -> Result<()> {
     let Ok(rows) = connection.query("cannot look at the role's rights", LACKING, Vec::new()) else {
         // An engine that cannot say, or a connection that breaks again when it is used.

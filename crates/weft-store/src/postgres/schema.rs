@@ -1,7 +1,10 @@
-//! The tables, as docs/reference/format.md describes them, in the part of SQL that engines which speak PostgreSQL's protocol share.
+//! The tables, as docs/reference/format.md describes them, in the part of SQL that engines which
+//! speak PostgreSQL's protocol share.
 //!
-//! Each primary key begins with the column by which such an engine may distribute the table: what belongs to a file, or to a directory, lies
-//! together. (A file's own table, made like `blocks_of`, is not distributed.) There are no foreign keys, no triggers, no sequences: ids come from the one daemon that holds the volume.
+//! Each primary key begins with the column by which such an engine may distribute the table: what
+//! belongs to a file, or to a directory, lies together. (A file's own table, made like `blocks_of`,
+//! is not distributed.) There are no foreign keys, no triggers, no sequences: ids come from the one
+//! daemon that holds the volume.
 
 /// Tables and indices, each statement alone.
 pub(super) const TABLES: &[&str] = &[
@@ -202,9 +205,10 @@ pub(super) const TABLES: &[&str] = &[
     FROM tree JOIN fileatt ON fileatt.ino = tree.ino",
 ];
 
-/// What PostgreSQL keeps better so, and other engines may refuse: each is tried alone. Blocks are neither compressed (they are hashed and
-/// mostly compressed already) nor kept in the row's page; what a short fsync logs is, as rows of 2 KiB for it elsewhere cost more; tables of
-/// which rows come and go are vacuumed soon.
+/// What PostgreSQL keeps better so, and other engines may refuse: each is tried alone. Blocks are
+/// neither compressed (they are hashed and mostly compressed already) nor kept in the row's page;
+/// what a short fsync logs is, as rows of 2 KiB for it elsewhere cost more; tables of which rows
+/// come and go are vacuumed soon.
 pub(super) const TUNING: &[&str] = &[
     "ALTER TABLE blocks ALTER COLUMN bytes SET STORAGE EXTERNAL",
     "ALTER TABLE blocks_of ALTER COLUMN bytes SET STORAGE EXTERNAL",

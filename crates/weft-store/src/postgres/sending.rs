@@ -1,4 +1,5 @@
-//! Blocks on their way to the server, in one `COPY` for as long as they go to one table: whoever commits makes the next ones meanwhile.
+//! Blocks on their way to the server, in one `COPY` for as long as they go to one table: whoever
+//! commits makes the next ones meanwhile.
 
 use super::connection::{Connection, Text};
 use super::own;

@@ -1,4 +1,5 @@
-//! Services: parameters of connections that a file gives a name to (PostgreSQL documentation, "The Connection Service File").
+//! Services: parameters of connections that a file gives a name to (PostgreSQL documentation, "The
+//! Connection Service File").
 
 use super::address::{Environment, unusable};
 use super::parameters;

@@ -109,9 +109,9 @@ const POOLER_PROBES: usize = 8;
 /// Refuses a pooler that gives transactions of one session to different sessions of the server:
 /// settings would be lost, and prepared statements be others'.
 ///
-/// Another connection is begun. Where there is one session only, or the one used last is given first,
-/// its mark has taken the place of ours. Where sessions take turns, transactions that follow one
-/// another meet different ones.
+/// Another connection is begun. Where there is one session only, or the one used last is given
+/// first, its mark has taken the place of ours. Where sessions take turns, transactions that follow
+/// one another meet different ones.
 pub(super) fn refuse_pooled(connection: &mut Connection, connector: &Connector) -> Result<()> {
     let Some(mark) = connection.mark.clone() else { return Ok(()) };
     let _other = connector.connect()?;
@@ -212,8 +212,9 @@ pub(super) fn refuse_emptied(connection: &mut Connection, address: &Address) -> 
     Err(weak(address, &risk, &format!("run ALTER TABLE {table} SET LOGGED")))
 }
 
-/// Fails if a table in schema $1 is one that a crash empties. Tables are found by their names: those
-/// have an index, and a schema may have thousands of files' own tables, which are passed over.
+/// Fails if a table in schema $1 is one that a crash empties. Tables are found by their names:
+/// those have an index, and a schema may have thousands of files' own tables, which are passed
+/// over.
 const REFUSE_EMPTIED: &str = "SELECT 1 / CASE WHEN EXISTS (SELECT 1 FROM pg_class c \
     JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relpersistence <> 'p' \
     AND c.relname IN ('volume', 'lease', 'intents', 'commits', 'fileatt', 'naming', 'extents', 'blocks', 'dropped', \

@@ -18,7 +18,8 @@ const WHAT: &str = "cannot read the schema of the volume";
 /// The engine.
 const VERSION: &str = "SELECT version()::text";
 
-/// Tables: name, kind, row security, and what PUBLIC, which is everybody, may do with them. One that a crash empties is told of elsewhere (`settings`).
+/// Tables: name, kind, row security, and what PUBLIC, which is everybody, may do with them. One
+/// that a crash empties is told of elsewhere (`settings`).
 const RELATIONS: &str = "SELECT c.relname::text, c.relkind::text, \
     c.relrowsecurity OR c.relforcerowsecurity, coalesce((SELECT string_agg(a.privilege_type, ', ' \
     ORDER BY a.privilege_type) FROM aclexplode(c.relacl) a WHERE a.grantee = 0), '') FROM pg_catalog.pg_class c \
@@ -43,8 +44,8 @@ const INDICES: &str = "SELECT t.relname::text, i.relname::text, \
     JOIN pg_catalog.pg_class t ON t.oid = x.indrelid \
     WHERE t.relnamespace = current_schema()::regnamespace::oid AND t.relkind IN ('r', 'p') ORDER BY 1, 2";
 
-/// Constraints other than keys and NOT NULL, triggers and rules: what it is, its table and its name.
-/// Extensions (Citus) have triggers of the catalog's functions.
+/// Constraints other than keys and NOT NULL, triggers and rules: what it is, its table and its
+/// name. Extensions (Citus) have triggers of the catalog's functions.
 const OTHERS: &str = "SELECT 'constraint'::text, t.relname::text, o.conname::text FROM pg_catalog.pg_constraint o \
     JOIN pg_catalog.pg_class t ON t.oid = o.conrelid WHERE t.relnamespace = current_schema()::regnamespace::oid \
     AND o.contype NOT IN ('p', 'n', 't') AND NOT (o.contype = 'c' AND o.conname::text = t.relname::text || '_id_check') \

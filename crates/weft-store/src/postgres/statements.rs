@@ -1,5 +1,6 @@
-//! Every statement that is sent, in the part of SQL that engines which speak PostgreSQL's protocol share (a test holds them to it).
-//! Those that most reads need say `OF_VOLUME AND`, for which [`super::identity`] has a condition.
+//! Every statement that is sent, in the part of SQL that engines which speak PostgreSQL's protocol
+//! share (a test holds them to it). Those that most reads need say `OF_VOLUME AND`, for which
+//! [`super::identity`] has a condition.
 
 use super::settings::is_durable;
 
@@ -12,8 +13,8 @@ macro_rules! statements {
     };
 }
 
-/// The volume's row, if the volume is $7, has commit $8, and has the record of operations $9 to $10,
-/// or a commit that contains them. No record was put before if $9 is null.
+/// The volume's row, if the volume is $7, has commit $8, and has the record of operations $9 to
+/// $10, or a commit that contains them. No record was put before if $9 is null.
 macro_rules! stands_on_all {
     () => {
         "SELECT 1 FROM volume v WHERE v.id = 1 AND v.uuid = $7 AND v.number >= $8::bigint \
@@ -77,13 +78,15 @@ statements! {
     NAME = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE OF_VOLUME AND parent = $1 AND name = $2";
     NAMES = "SELECT cookie, ino, kind, name, since, sum FROM naming WHERE OF_VOLUME AND parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3";
     NAMES_AHEAD = "SELECT cookie, ino, kind, name, since, sum, parent FROM naming WHERE OF_VOLUME AND parent >= $1 AND parent <= $2 ORDER BY parent, cookie LIMIT $3";
-    /// The limit stands inside: an engine that keeps a directory's entries elsewhere than its files' rows brings few of them together then.
+    /// The limit stands inside: an engine that keeps a directory's entries elsewhere than its
+    /// files' rows brings few of them together then.
     LISTED = "SELECT n.cookie, n.ino, n.kind, n.name, n.since, n.sum, n.digest, n.digest_sum, f.mode, f.digest, f.digest_sum \
               FROM (SELECT cookie, ino, kind, name, since, sum, digest, digest_sum FROM naming WHERE OF_VOLUME AND parent = $1 AND cookie > $2 \
               ORDER BY cookie LIMIT $3) n LEFT JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
     EXTENTS = extents!("e.owner");
     EXTENTS_AHEAD = extents_ahead!("e.owner");
-    /// Where files lie apart: of blocks those that are the file's own, which lie where its extents do; the others are [`OTHERS_BLOCKS`].
+    /// Where files lie apart: of blocks those that are the file's own, which lie where its extents
+    /// do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
     EXTENT_FROM_START = "SELECT idx FROM extents WHERE OF_VOLUME AND ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx LIMIT 1 OFFSET $4";
@@ -97,15 +100,16 @@ statements! {
     /// Blocks of one file that others name, too; with bytes if they have no more than $3.
     OTHERS_BLOCKS = "SELECT id, length, base, value, bytes IS NULL, refs, sum, CASE WHEN length <= $3 THEN bytes END \
                      FROM blocks WHERE OF_VOLUME AND owner = $1 AND id = ANY($2)";
-    /// And a row without a name, which has how many there are by the row of their inode, as of the same commit.
+    /// And a row without a name, which has how many there are by the row of their inode, as of the
+    /// same commit.
     XATTRS = "SELECT name, value, since, sum FROM xattr WHERE ino = $1 \
               UNION ALL SELECT NULL, NULL, xattrs, NULL FROM fileatt WHERE OF_VOLUME AND ino = $1 ORDER BY name";
     ORPHANS = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, inline, \
                since, sum FROM fileatt WHERE OF_VOLUME AND nlink = 0 ORDER BY ino";
     COMMITS = "SELECT number, time, op, root_digest, previous_digest, sum FROM commits WHERE OF_VOLUME AND number >= $1 ORDER BY number LIMIT $2";
     BLOCK_COUNT = "SELECT count(*) FROM blocks";
-    /// Blocks $4 of a file, from $2 to $3. By the bounds, a plan for any file goes by the numbers of
-    /// blocks, too: without them it may be one that reads all rows of a file.
+    /// Blocks $4 of a file, from $2 to $3. By the bounds, a plan for any file goes by the numbers
+    /// of blocks, too: without them it may be one that reads all rows of a file.
     BYTES = "SELECT id, bytes FROM blocks WHERE OF_VOLUME AND owner = $1 AND id >= $2 AND id <= $3 AND id = ANY($4) ORDER BY id";
 
     /// Without content, which may be much: what lies beside it is not compared with the sum then.
@@ -200,8 +204,8 @@ statements! {
                   ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value, since = excluded.since, sum = excluded.sum";
     SET_COUNTERS = "UPDATE volume SET number = $1::bigint, op = $2, next_id = $3, next_block = $4, epoch = $5, bytes_used = $6, inodes_used = $7, \
                     sum = $8 WHERE id = 1 AND number = $1::bigint - 1";
-    /// Fails, as `number` may not be null, unless this daemon holds the lease and the commit follows the last one. The lock keeps the
-    /// lease from changing hands before the commit ends.
+    /// Fails, as `number` may not be null, unless this daemon holds the lease and the commit
+    /// follows the last one. The lock keeps the lease from changing hands before the commit ends.
     ADD_COMMIT = "INSERT INTO commits (number, time, op, root_digest, previous_digest, sum) \
                   VALUES ((SELECT v.number FROM volume v WHERE v.id = 1 AND v.number = $1::bigint \
                   AND EXISTS (SELECT 1 FROM lease l WHERE l.id = 1 AND l.epoch = $2::bigint)), $3, $4, $5, $6, $7)";
@@ -220,7 +224,8 @@ statements! {
     SET_LAYOUT = "UPDATE volume SET own_table_from = $1::bigint, sum = $2 WHERE id = 1";
     LAST_OWNER = "SELECT coalesce(max(owner), 0) FROM blocks";
     OWNERS = "SELECT DISTINCT owner FROM blocks WHERE owner > $1 ORDER BY owner LIMIT $2";
-    /// Blocks of a file that belong in its own table from byte $2 on and are not there, those that are and do not, and all that are.
+    /// Blocks of a file that belong in its own table from byte $2 on and are not there, those that
+    /// are and do not, and all that are.
     MISPLACED = "SELECT coalesce(sum(CASE WHEN base >= $2::bigint AND bytes IS NOT NULL THEN 1 ELSE 0 END), 0)::bigint, \
                  coalesce(sum(CASE WHEN base < $2::bigint AND bytes IS NULL THEN 1 ELSE 0 END), 0)::bigint, \
                  coalesce(sum(CASE WHEN bytes IS NULL THEN 1 ELSE 0 END), 0)::bigint FROM blocks WHERE owner = $1";
@@ -268,9 +273,9 @@ statements! {
                  WHERE epoch > 0 AND first <> 0 ON CONFLICT (epoch, first) DO NOTHING";
 
     LEASE = "SELECT epoch, holder, expires IS NOT NULL AND expires > now(), expires IS NOT NULL FROM lease WHERE id = 1";
-    /// Puts the row where there is none, or one with an epoch that no holder had. The new epoch is above all that
-    /// rows name, and, by the server's clock, above those of holders that left no trace: none of
-    /// them holds the volume any more.
+    /// Puts the row where there is none, or one with an epoch that no holder had. The new epoch is
+    /// above all that rows name, and, by the server's clock, above those of holders that left no
+    /// trace: none of them holds the volume any more.
     MAKE_LEASE = "INSERT INTO lease (id, epoch, holder, expires) SELECT 1, greatest(\
                   (SELECT coalesce(max(v.epoch), 0) FROM volume v), (SELECT coalesce(max(i.epoch), 0) FROM intents i), \
                   (SELECT coalesce(max(c.number), 0) FROM commits c), CAST(extract(epoch FROM now()) * 1000000 AS bigint)) + 1, '', NULL \
@@ -292,8 +297,8 @@ mod tests {
     use crate::postgres::schema::TABLES;
     use crate::row::Ino;
 
-    /// What one or more of Citus, CockroachDB and YugabyteDB lack (their documentation, "SQL feature support", "PostgreSQL
-    /// compatibility", "SQL support and workarounds").
+    /// What one or more of Citus, CockroachDB and YugabyteDB lack (their documentation, "SQL
+    /// feature support", "PostgreSQL compatibility", "SQL support and workarounds").
     const LACKING: &[&str] = &[
         "advisory",
         "listen ",
@@ -398,7 +403,8 @@ mod tests {
         assert!(seen > 20, "{seen}");
     }
 
-    /// Citus distributes a table by a column that each of its unique keys must hold; ours is the first of the primary key.
+    /// Citus distributes a table by a column that each of its unique keys must hold; ours is the
+    /// first of the primary key.
     #[test]
     fn every_unique_key_begins_with_the_column_that_distributes_its_table() {
         for table in TABLES.iter().filter(|text| text.starts_with("CREATE TABLE")) {

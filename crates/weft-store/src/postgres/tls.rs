@@ -1,4 +1,5 @@
-//! Protected connections, as libpq's `sslmode` and its companions ask for them (PostgreSQL documentation, "SSL Support").
+//! Protected connections, as libpq's `sslmode` and its companions ask for them (PostgreSQL
+//! documentation, "SSL Support").
 
 use super::address::{Address, Tls, TlsMode};
 use super::connection::Driving;
@@ -129,7 +130,8 @@ fn telling_name(mut config: ClientConfig, tls: &Tls) -> ClientConfig {
 struct Verifier {
     /// Whoever vouches for it; none if nobody has to.
     roots: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates of those who vouch, by the file that names them: a server may have one of these itself.
+    /// Certificates of those who vouch, by the file that names them: a server may have one of these
+    /// itself.
     named: Vec<CertificateDer<'static>>,
     /// Whether it must be for the name that was connected to.
     checks_name: bool,
@@ -159,8 +161,10 @@ impl Verifier {
         Ok(Verifier { roots: Some(roots), named, checks_name: tls.mode == TlsMode::VerifyFull, provider })
     }
 
-    /// Whether `certificate`, which is trusted by itself and valid now, is for `name`. One that vouches for itself, as PostgreSQL's manual makes them
-    /// ("Creating Certificates"; for a name it needs a subjectAltName besides), is no end of a chain for webpki, which says so after it has looked at the time.
+    /// Whether `certificate`, which is trusted by itself and valid now, is for `name`. One that
+    /// vouches for itself, as PostgreSQL's manual makes them ("Creating Certificates"; for a name
+    /// it needs a subjectAltName besides), is no end of a chain for webpki, which says so after it
+    /// has looked at the time.
     fn is_for(
         &self,
         certificate: &CertificateDer<'_>,

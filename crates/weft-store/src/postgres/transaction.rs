@@ -300,7 +300,8 @@ impl<'a> PostgresTransaction<'a> {
         replaced
     }
 
-    /// Counts what becomes of the references to blocks, those of this transaction included, as extents are `replaced` and files `removed`.
+    /// Counts what becomes of the references to blocks, those of this transaction included, as
+    /// extents are `replaced` and files `removed`.
     fn count(&mut self, replaced: &[(Ino, Range<u64>)], removed: &[i64], put: &[(Ino, u64, Home)]) -> Result<Counted> {
         let ranges = replaced.iter().map(|(ino, range)| {
             Call::new(sql::PLACED, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
@@ -356,7 +357,8 @@ impl<'a> PostgresTransaction<'a> {
         Ok(rows)
     }
 
-    /// What becomes of files' own tables: what is put there and what is removed; tells which of them have nothing left.
+    /// What becomes of files' own tables: what is put there and what is removed; tells which of
+    /// them have nothing left.
     fn own_tables(&mut self, counted: &Counted) -> Result<(Vec<Call>, BTreeSet<Ino>)> {
         let mut little = BTreeMap::<Table, Vec<NewBlock>>::new();
         for (id, kept) in &self.kept {
@@ -513,7 +515,8 @@ struct Counted {
 }
 
 impl Counted {
-    /// The extent of a row of [`sql::PLACED`], or one like it, goes. Ranges may overlap: `seen` has those that went.
+    /// The extent of a row of [`sql::PLACED`], or one like it, goes. Ranges may overlap: `seen` has
+    /// those that went.
     fn lose(&mut self, row: &Row, seen: &mut HashSet<(u64, u64)>) -> Result<()> {
         if !seen.insert((unsigned(row, 0)?, unsigned(row, 1)?)) {
             return Ok(());

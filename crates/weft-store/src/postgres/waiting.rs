@@ -172,8 +172,8 @@ pub(super) fn verify(connection: &mut Connection, header: &Header) -> Result<Wai
 }
 
 /// Operations that wait in the intent log of the volume at `address`, and what is lost of them, as
-/// a mount would find it. Nothing while somebody holds the volume: then its daemon knows. Errors: as
-/// of [`super::header`].
+/// a mount would find it. Nothing while somebody holds the volume: then its daemon knows. Errors:
+/// as of [`super::header`].
 pub fn waiting(address: &Address) -> Result<Waiting> {
     let (mut connection, _) = look(address)?;
     connection.run(WHAT, sql::BEGIN_READING)?;

@@ -57,8 +57,8 @@ where
     Box::new(rows.iter().map(value).collect::<Vec<V>>())
 }
 
-/// Bytes of rows that go out together. All of a commit at once would lie in memory several times: as
-/// it is, as parameters, as messages.
+/// Bytes of rows that go out together. All of a commit at once would lie in memory several times:
+/// as it is, as parameters, as messages.
 const SENT_MAX: usize = 4 << 20;
 
 /// Bytes that a row takes in the parameters of a statement and in its message, beside what it holds
@@ -168,7 +168,8 @@ pub(super) fn put_blocks(rows: &[BlockRow]) -> Call {
     )
 }
 
-/// Puts the inodes, the attributes and the `blocks` of a batch, with what `pending` says of digests.
+/// Puts the inodes, the attributes and the `blocks` of a batch, with what `pending` says of
+/// digests.
 pub(super) fn contents<S: FnMut(&[Call]) -> Result<()>>(
     batch: &Batch,
     pending: &Pending,

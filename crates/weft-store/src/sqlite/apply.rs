@@ -1,7 +1,7 @@
 //! The connection that writes: the rows of a commit, and afterwards the space of dead blocks.
 //!
-//! Space is given back only after the commit that freed it is durable: until then a power cut may bring
-//! back the rows that name it. `freed` remembers it across crashes.
+//! Space is given back only after the commit that freed it is durable: until then a power cut may
+//! bring back the rows that name it. `freed` remembers it across crashes.
 
 use super::Settled;
 use super::behind::tail_of;
@@ -169,8 +169,8 @@ impl Writer {
         ids.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
-    /// The highest number of a row of `freed`, damaged ones included. Numbers that no Weft gives must
-    /// leave room for its own.
+    /// The highest number of a row of `freed`, damaged ones included. Numbers that no Weft gives
+    /// must leave room for its own.
     fn last_freed(&self) -> Result<i64> {
         let last = "SELECT coalesce(max(id), 0) FROM freed WHERE id < ?1";
         self.connection.query_row(last, (i64::MAX / 2,), |row| row.get(0)).map_err(failed)
@@ -213,8 +213,9 @@ impl Writer {
         self.know_list()?;
         self.renew()?;
         if self.is_full {
-            // Once the database has what the log holds, the log is written from its beginning again, and takes
-            // no more than it has: what makes space free needs some. There is none for that if others took it.
+            // Once the database has what the log holds, the log is written from its beginning
+            // again, and takes no more than it has: what makes space free needs some. There is none
+            // for that if others took it.
             let _ = self.checkpoint();
             self.is_full = false;
         }
@@ -226,7 +227,8 @@ impl Writer {
         self.connection.execute_batch(synchronous).map_err(failed)
     }
 
-    /// Ends the transaction, whose blocks end at `tail`; `freed` is what [`Writer::write_rows`] told.
+    /// Ends the transaction, whose blocks end at `tail`; `freed` is what [`Writer::write_rows`]
+    /// told.
     pub(super) fn commit(&mut self, freed: FreedSpace, tail: Tail) -> Result<()> {
         let committed = self.connection.execute_batch("COMMIT").map_err(failed);
         self.in_doubt |= committed.is_err();
@@ -237,8 +239,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What was to be committed has failed. For want of space: so that it takes none itself, what it
-    /// left in the log is cut off before anything else is written.
+    /// What was to be committed has failed. For want of space: so that it takes none itself, what
+    /// it left in the log is cut off before anything else is written.
     pub(super) fn has_failed(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Full {
             self.in_doubt = true;
@@ -332,8 +334,9 @@ impl Writer {
             }
         }
         puts.sort_unstable_by(|a, b| (a.parent, &a.name).cmp(&(b.parent, &b.name)));
-        // An entry renamed in its directory keeps its position. The row of its old name may hold that until
-        // this batch gives it another: such entries go last, when no row holds what they have lost.
+        // An entry renamed in its directory keeps its position. The row of its old name may hold
+        // that until this batch gives it another: such entries go last, when no row holds what they
+        // have lost.
         let mut late = Vec::new();
         for row in puts {
             let digest = digests.as_mut().map(|digests| digests.name(row)).transpose()?.flatten();
@@ -492,8 +495,8 @@ impl Writer {
         Ok(row.filter(|row| row.number.0 == number).and_then(|row| row.digest()))
     }
 
-    /// After a commit that succeeded: keeps the write-ahead log short and gives back space. What fails here
-    /// is tried again after the next commit.
+    /// After a commit that succeeded: keeps the write-ahead log short and gives back space. What
+    /// fails here is tried again after the next commit.
     pub(super) fn after_commit(&mut self, durability: Durability) {
         let mut durable = durability == Durability::Durable;
         if durable && !self.is_first_copied {
@@ -545,7 +548,8 @@ impl Writer {
         self.room.clone()
     }
 
-    /// Has everything that commits freed given back, as far as they can be made durable; tells what goes on then.
+    /// Has everything that commits freed given back, as far as they can be made durable; tells what
+    /// goes on then.
     pub(super) fn give_back(&mut self) -> Option<Ongoing> {
         let is_any = !self.waiting.rows.is_empty() || !self.waiting.emptied.is_empty();
         let is_kept = self.room.waiting.load(Ordering::Relaxed) > 0;
@@ -574,8 +578,8 @@ impl Writer {
         verified
     }
 
-    /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells whether all of
-    /// it was: SQLite syncs nothing when readers leave it nothing to copy.
+    /// Copies the write-ahead log into the database, durably, as far as readers allow. Tells
+    /// whether all of it was: SQLite syncs nothing when readers leave it nothing to copy.
     fn checkpoint(&mut self) -> Result<bool> {
         self.copy_log("PRAGMA wal_checkpoint(PASSIVE)")
     }
@@ -638,8 +642,8 @@ impl Writer {
     }
 }
 
-/// Opening cuts segments off after the tail: it must not lie before the last block, which is the one of the
-/// highest id, since blocks are appended in the order of their ids.
+/// Opening cuts segments off after the tail: it must not lie before the last block, which is the
+/// one of the highest id, since blocks are appended in the order of their ids.
 fn refuse_lost_tail(connection: &Connection, tail: Tail) -> Result<()> {
     let last = format!(
         "SELECT segment, position + length FROM blocks WHERE segment IS NOT NULL AND {} ORDER BY id DESC LIMIT 1",

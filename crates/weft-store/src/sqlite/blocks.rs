@@ -93,7 +93,8 @@ impl SqliteStore {
     }
 }
 
-/// The bytes at the place of a block, whatever they are; none if that is in a segment and there are no `segments`.
+/// The bytes at the place of a block, whatever they are; none if that is in a segment and there are
+/// no `segments`.
 pub(super) fn bytes_at_place(
     connection: &Connection,
     segments: Option<&Segments>,
@@ -116,7 +117,8 @@ fn part_of(block: &BlockRef, range: &Range<usize>) -> Option<usize> {
     (inside && block.length as usize > PART_BYTES).then_some(index)
 }
 
-/// How many of the first `blocks` lie together and are not too many to be read at once; at least one.
+/// How many of the first `blocks` lie together and are not too many to be read at once; at least
+/// one.
 pub(super) fn run_of(blocks: &[BlockRef]) -> usize {
     let Place::Segment { segment: first, offset: start } = blocks[0].place else { return 1 };
     let mut next = start + taken(u64::from(blocks[0].length));

@@ -1,8 +1,10 @@
-//! Checking a volume that nobody has mounted: every invariant of `docs/reference/format.md`, and repair.
+//! Checking a volume that nobody has mounted: every invariant of `docs/reference/format.md`, and
+//! repair.
 //!
-//! Nearly all is asked in SQL: a [`rules::Rule`] is a query for what breaks an invariant, with the statements
-//! that put it right. Repair is one transaction and one commit of the volume. It deletes no content: inodes
-//! that no name leads to get one in `/lost+found`, and a file with damaged blocks is reported and left alone.
+//! Nearly all is asked in SQL: a [`rules::Rule`] is a query for what breaks an invariant, with the
+//! statements that put it right. Repair is one transaction and one commit of the volume. It deletes
+//! no content: inodes that no name leads to get one in `/lost+found`, and a file with damaged
+//! blocks is reported and left alone.
 
 mod blocks;
 mod content;
@@ -60,7 +62,8 @@ const BEGIN: &str = "PRAGMA main.cache_size = -262144; PRAGMA temp_store = FILE;
 fn failed(source: rusqlite::Error) -> Error {
     use rusqlite::ErrorCode;
     match source.sqlite_error_code() {
-        // The statements are always the same ones: what they stumble over is a value that no Weft writes.
+        // The statements are always the same ones: what they stumble over is a value that no Weft
+        // writes.
         Some(ErrorCode::TypeMismatch | ErrorCode::Unknown | ErrorCode::ConstraintViolation | ErrorCode::TooBig) => {
             Error::Corrupt(format!("a row holds what no Weft writes, and the check cannot go on: {source}"))
         }
@@ -68,8 +71,8 @@ fn failed(source: rusqlite::Error) -> Error {
     }
 }
 
-/// Checks the volume at `path`, which it holds meanwhile. Errors: those of [`super::open`], and what keeps the
-/// check from going on; damage is a finding, not an error.
+/// Checks the volume at `path`, which it holds meanwhile. Errors: those of [`super::open`], and
+/// what keeps the check from going on; damage is a finding, not an error.
 pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let (layout, _rights) = Layout::enter(path)?;
     if look(&layout)? != Medium::Writable {
@@ -184,8 +187,8 @@ fn check_rows(
     Ok(shaped)
 }
 
-/// One check under way, in a transaction. It puts right what it can even if that was not asked for, so that
-/// one damage is not reported again by every rule it upsets, and then rolls back.
+/// One check under way, in a transaction. It puts right what it can even if that was not asked for,
+/// so that one damage is not reported again by every rule it upsets, and then rolls back.
 struct Checker<'a> {
     connection: Connection,
     layout: Layout,
@@ -274,7 +277,8 @@ impl Checker<'_> {
         self.connection.execute(statement, row).map(|_| ()).map_err(failed)
     }
 
-    /// SQLite's own invariants. False if they do not hold: nothing said of the rows would be worth much.
+    /// SQLite's own invariants. False if they do not hold: nothing said of the rows would be worth
+    /// much.
     fn database(&mut self) -> Result<bool> {
         let damaged = integrity::complaints(&self.connection)?;
         if self.are_free_pages_damaged(&damaged)? {
@@ -308,8 +312,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The last operation that waits in the log in a file. Says so if segments are of a later moment
-    /// than the database.
+    /// The last operation that waits in the log in a file. Says so if segments are of a later
+    /// moment than the database.
     fn logged(&mut self, header: &Header) -> Result<Option<OpNo>> {
         if !self.is_of_one_moment {
             leave_wal(&self.layout, &self.connection)?;

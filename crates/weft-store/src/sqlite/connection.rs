@@ -64,7 +64,8 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
     connection.set_prepared_statement_cache_capacity(64);
     let has_frames = beside(database, "-wal").metadata().is_ok_and(|wal| wal.len() > 0);
     if has_frames && access != Access::Immutable {
-        // A log that was found is not copied by who closes the database, but by who has looked at it.
+        // A log that was found is not copied by who closes the database, but by who has looked at
+        // it.
         at_close(&connection, AtClose::Leave)?;
     }
     if access != Access::Immutable {

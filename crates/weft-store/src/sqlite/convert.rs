@@ -1,7 +1,8 @@
 //! Rewriting a volume with the other home for its blocks.
 //!
-//! The rows are copied by SQLite, the blocks one after another, each verified. The new database calls itself a
-//! volume only once it is whole, so that what an interruption leaves is never taken for one.
+//! The rows are copied by SQLite, the blocks one after another, each verified. The new database
+//! calls itself a volume only once it is whole, so that what an interruption leaves is never taken
+//! for one.
 
 use super::aside::leave_wal;
 use super::blocks::bytes_at_place;
@@ -57,8 +58,9 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot copy the database", source }
 }
 
-/// Writes the volume at `path`, which must not be mounted and stays as it is, anew at `new`, with its blocks at
-/// `home`. Every block is verified on the way: `Corrupt` if one is damaged. Leaves nothing behind if it fails.
+/// Writes the volume at `path`, which must not be mounted and stays as it is, anew at `new`, with
+/// its blocks at `home`. Every block is verified on the way: `Corrupt` if one is damaged. Leaves
+/// nothing behind if it fails.
 pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     convert_as(&Making::default(), path, new, home, progress)
 }

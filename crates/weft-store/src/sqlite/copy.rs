@@ -1,4 +1,5 @@
-//! A volume's rows taken over from another engine, to be looked at where the rules of a check can be asked.
+//! A volume's rows taken over from another engine, to be looked at where the rules of a check can
+//! be asked.
 
 use super::layout::Layout;
 use super::open::{connect, create};

@@ -86,8 +86,8 @@ impl References {
         Ok(())
     }
 
-    /// Applies the changes of counts of older blocks, deletes those nobody names any more, and tells what
-    /// space in segments they leave.
+    /// Applies the changes of counts of older blocks, deletes those nobody names any more, and
+    /// tells what space in segments they leave.
     pub(super) fn settle(self, connection: &Connection) -> Result<Freed> {
         let statement = "UPDATE blocks SET refs = refs + ?2, sum = ((sum & 4611686018427387903) + ?3) & 4611686018427387903 WHERE id = ?1 \
                          RETURNING refs, length, segment, position, \

@@ -1,7 +1,7 @@
 //! Tells a write-ahead log that does not go on from the database beside it.
 //!
-//! SQLite believes any log whose own checksums are right, and copies it into the database: that of an
-//! earlier life of a volume which was moved away and used elsewhere meanwhile destroys what was
+//! SQLite believes any log whose own checksums are right, and copies it into the database: that of
+//! an earlier life of a volume which was moved away and used elsewhere meanwhile destroys what was
 //! done there. The row of the database's last commit must be the same with the log and without.
 
 use super::connection::{Access, connect};
@@ -40,13 +40,14 @@ impl Alone {
         has_frames.then(look).flatten().unwrap_or_default()
     }
 
-    /// The volume's id, and the newest commit that the database has, if there is a log beside it and
-    /// that can be told.
+    /// The volume's id, and the newest commit that the database has, if there is a log beside it
+    /// and that can be told.
     pub(super) fn newest(&self) -> Option<(&[u8; 16], CommitNo)> {
         self.newest.as_ref().map(|(uuid, newest)| (uuid, *newest))
     }
 
-    /// The `error` that opening the database gave: damage is what a log of another state makes of it.
+    /// The `error` that opening the database gave: damage is what a log of another state makes of
+    /// it.
     pub(super) fn explain(&self, error: Error, layout: &Layout) -> Error {
         match &self.last {
             Some(alone) if error.kind() == ErrorKind::Corrupt => foreign(alone, layout),

@@ -1,10 +1,10 @@
 //! Tells a database that is older than the write-ahead log beside it.
 //!
-//! SQLite goes on from the start of its log, in another *life* of it, only once the database has all
-//! of it, durably. So the first commit that a log holds follows directly one that the database has
-//! without it, at any moment, wherever a crash falls. A database from a backup that lacks commits in
-//! between does not tell by itself: with the log it names the newest commit, and what lies below
-//! pages of the log is of the older one.
+//! SQLite goes on from the start of its log, in another *life* of it, only once the database has
+//! all of it, durably. So the first commit that a log holds follows directly one that the database
+//! has without it, at any moment, wherever a crash falls. A database from a backup that lacks
+//! commits in between does not tell by itself: with the log it names the newest commit, and what
+//! lies below pages of the log is of the older one.
 //!
 //! Each commit writes the volume's row, so that the first version of it in the log is of the first
 //! commit there. A commit of another program, or of an upgrade, leaves the number as it was.

@@ -130,8 +130,8 @@ impl Layout {
         if self.segments.is_some() { BlockHome::Segments } else { BlockHome::Database }
     }
 
-    /// Refuses to have a volume made here where something has its name, or lies beside it that would be
-    /// taken for the new volume's: logs that another one left behind, which may be in use.
+    /// Refuses to have a volume made here where something has its name, or lies beside it that
+    /// would be taken for the new volume's: logs that another one left behind, which may be in use.
     pub fn refuse_taken(&self) -> Result<()> {
         if self.volume.symlink_metadata().is_ok() {
             let what = match self.home() {
@@ -161,9 +161,9 @@ impl Layout {
         }
     }
 
-    /// Refuses a database whose blocks lie at `home`, elsewhere than the files around it say. The one
-    /// of a volume in a directory is refused by its name before, in [`Layout::find`]: here it has
-    /// another name, or was moved.
+    /// Refuses a database whose blocks lie at `home`, elsewhere than the files around it say. The
+    /// one of a volume in a directory is refused by its name before, in [`Layout::find`]: here it
+    /// has another name, or was moved.
     pub(super) fn refuse_other_home(&self, home: BlockHome) -> Result<()> {
         match (home, &self.segments) {
             (BlockHome::Segments, None) => Err(part_of_volume(&self.volume)),
@@ -188,8 +188,9 @@ impl Layout {
             path: self.database.clone(),
             source: errno.into(),
         })?;
-        // The file system keeps it for the super-user, and ext4 some for nobody. Who writes through a
-        // mount is mostly not the user of its daemon, which may need some of it for what was taken.
+        // The file system keeps it for the super-user, and ext4 some for nobody. Who writes through
+        // a mount is mostly not the user of its daemon, which may need some of it for what was
+        // taken.
         let reserved = stat.f_bfree.saturating_sub(stat.f_bavail);
         Ok(Space {
             bytes_total: stat.f_blocks * stat.f_frsize,

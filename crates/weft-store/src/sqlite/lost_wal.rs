@@ -41,8 +41,8 @@ impl LostWal {
     }
 }
 
-/// The refusal of the volume of `layout` for its write-ahead log, if there is one. Where only copies
-/// of its files are read, they are those of `read`.
+/// The refusal of the volume of `layout` for its write-ahead log, if there is one. Where only
+/// copies of its files are read, they are those of `read`.
 pub(super) fn refusal(layout: &Layout, read: &Layout) -> Result<Option<Error>> {
     Ok(LostWal::look(read, &Alone::look(read))?.map(|lost| lost.refusal(layout)))
 }

@@ -55,7 +55,8 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 
 /// Makes a volume at `path` (nothing may be there yet but an empty directory): a directory for
 /// `BlockHome::Segments`, one file for `BlockHome::Database`. It has a root directory owned by
-/// `uid`:`gid` with permissions 0755, made by commit 1 at `time`. Leaves nothing behind if it fails.
+/// `uid`:`gid` with permissions 0755, made by commit 1 at `time`. Leaves nothing behind if it
+/// fails.
 pub fn create(path: &Path, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
     options.check()?;
     let layout = Layout::of(path, options.home);
@@ -206,7 +207,8 @@ impl Beside {
     }
 }
 
-/// What a volume says of itself, held or not: as of its last commit. Errors as of [`open`], but for `Locked`.
+/// What a volume says of itself, held or not: as of its last commit. Errors as of [`open`], but for
+/// `Locked`.
 pub fn header(path: &Path) -> Result<Header> {
     read_header(&Beside::open(path)?.connect()?)
 }
@@ -363,7 +365,8 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
     Ok(Volume { store: Arc::new(store), layout, set_aside: parts.set_aside, given_up: parts.given_up })
 }
 
-/// Looks at the database file before SQLite does, so that a file that is no volume is left as it was.
+/// Looks at the database file before SQLite does, so that a file that is no volume is left as it
+/// was.
 pub(super) fn check_file(layout: &Layout) -> Result<()> {
     match format_of(layout)? {
         FORMAT => Ok(()),
@@ -455,8 +458,9 @@ fn without_database(layout: &Layout) -> Option<Error> {
     })
 }
 
-/// How often a volume is tried that another process holds, and how long after the last time. A process that is just being started has all files
-/// open that the one which starts it had, and holds what that one has let go since.
+/// How often a volume is tried that another process holds, and how long after the last time. A
+/// process that is just being started has all files open that the one which starts it had, and
+/// holds what that one has let go since.
 const HOLD_TRIES: u32 = 11;
 const HOLD_AGAIN: Duration = Duration::from_millis(10);
 
@@ -523,8 +527,8 @@ fn hold_file(layout: &Layout, path: &Path, file: File) -> Result<File> {
     }
 }
 
-/// Refuses a volume whose own row is older than the rest of it: the next commit is there already, and
-/// what its counters say is free is taken.
+/// Refuses a volume whose own row is older than the rest of it: the next commit is there already,
+/// and what its counters say is free is taken.
 fn refuse_older_row(connection: &Connection, header: &Header) -> Result<()> {
     // Of a damaged row it is not known which commit it is of.
     let later = read::commits(connection, header.commit.next(), 1).unwrap_or_default();

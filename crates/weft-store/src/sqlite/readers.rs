@@ -1,7 +1,8 @@
 //! Connections that read.
 //!
-//! Each keeps a read transaction open between reads. A commit ends those of idle connections, so that none
-//! holds back a checkpoint; one in use then is refreshed when it comes back or is taken again.
+//! Each keeps a read transaction open between reads. A commit ends those of idle connections, so
+//! that none holds back a checkpoint; one in use then is refreshed when it comes back or is taken
+//! again.
 
 use super::connection::{Access, connect};
 use super::layout::Layout;

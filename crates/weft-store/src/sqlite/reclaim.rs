@@ -1,7 +1,8 @@
 //! Gives space of dead blocks back to the file system, after the commit that freed it is durable.
 //!
-//! A little of it is given back at once. Much takes a while, for which nobody should wait: a thread does that. Space is
-//! given back in the order in which it was freed, so that the rows of `freed` that can go are those up to a number.
+//! A little of it is given back at once. Much takes a while, for which nobody should wait: a thread
+//! does that. Space is given back in the order in which it was freed, so that the rows of `freed`
+//! that can go are those up to a number.
 //!
 //! Space that an earlier process freed, and files of whole segments, are given back by the thread
 //! once they are proved to be free (`proof`). What is not free stays, and is told of.
@@ -63,7 +64,8 @@ struct Shared {
     notices: Mutex<Vec<String>>,
     /// Rows of `freed` up to this number can go.
     done: AtomicI64,
-    /// Space could not be given back: its rows stay, and all after them, for the next opening to try again.
+    /// Space could not be given back: its rows stay, and all after them, for the next opening to
+    /// try again.
     failed: AtomicBool,
     /// Jobs of the thread that are not done.
     waiting: Mutex<usize>,
@@ -86,7 +88,8 @@ impl Reclaimer {
         });
         let (send, jobs) = channel();
         let work = shared.clone();
-        // Now, and not when it is needed: a thread runs where the one that starts it may at that moment.
+        // Now, and not when it is needed: a thread runs where the one that starts it may at that
+        // moment.
         let thread = thread::Builder::new().name("weft-reclaim".into()).spawn(move || work.work(&jobs));
         Reclaimer { shared, thread: thread.ok().map(|thread| (send, thread)) }
     }

@@ -14,8 +14,8 @@
 //! - A checkpoint that readers stop half way counts its pages as copied without a sync. If the sync
 //!   of the next one fails, only the pages since are copied again.
 //!
-//! A frame may also rot on the disk and be read again before it is copied. So each is verified right
-//! before a checkpoint ([`verify`]), and nothing is copied from a log that is not whole.
+//! A frame may also rot on the disk and be read again before it is copied. So each is verified
+//! right before a checkpoint ([`verify`]), and nothing is copied from a log that is not whole.
 //!
 //! So after any commit or checkpoint that failed, and from an opening on, the writer is *in doubt*:
 //! nothing is committed, freed or checkpointed before [`renew`] succeeded. It reads all frames that
@@ -75,8 +75,8 @@ impl Database {
         free_list::unseal(&self.file).map_err(self.io("cannot write"))
     }
 
-    /// Seals the list of free pages, as the database has all that was committed. It is not synced, and
-    /// nothing depends on it: where it is lost, the next mount has less to compare.
+    /// Seals the list of free pages, as the database has all that was committed. It is not synced,
+    /// and nothing depends on it: where it is lost, the next mount has less to compare.
     pub(super) fn seal(&self) {
         let _ = free_list::seal(&self.file);
     }
@@ -87,8 +87,8 @@ impl Database {
     }
 }
 
-/// Sees that what the next checkpoint copies is what was committed: SQLite itself copies whatever the
-/// disk gives. `connection` is the one that writes, outside of a transaction.
+/// Sees that what the next checkpoint copies is what was committed: SQLite itself copies whatever
+/// the disk gives. `connection` is the one that writes, outside of a transaction.
 pub(super) fn verify(connection: &Connection, database: &Database) -> Result<()> {
     let (frames, copied) = counts(connection)?;
     match Wal::look(&database.path)? {

@@ -1,8 +1,8 @@
 //! Room that a database has for rows, beyond what the file system says is free.
 //!
-//! What is committed is written to the write-ahead log, and from there into the database. So what the
-//! log holds is still to be taken from what is free; and pages that removed rows left are used again,
-//! as is the log once it is copied, and neither is ever free for anybody else.
+//! What is committed is written to the write-ahead log, and from there into the database. So what
+//! the log holds is still to be taken from what is free; and pages that removed rows left are used
+//! again, as is the log once it is copied, and neither is ever free for anybody else.
 
 use super::segments::PAGE;
 use rusqlite::Connection;
@@ -24,8 +24,8 @@ impl Room {
         Room { waiting: AtomicU64::new(bytes), ..Room::default() }
     }
 
-    /// Looks how much there is, by the `connection` that writes; `log` is the write-ahead log. What cannot
-    /// be looked at stays as it was.
+    /// Looks how much there is, by the `connection` that writes; `log` is the write-ahead log. What
+    /// cannot be looked at stays as it was.
     pub(super) fn look(&self, connection: &Connection, log: &Path) {
         let frames = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
         let bytes = |pages: i64| u64::try_from(pages).unwrap_or(0) * PAGE;

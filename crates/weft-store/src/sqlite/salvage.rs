@@ -2,10 +2,10 @@
 //!
 //! Rows are found page by page (`pages`, `rows`), whatever became of the tree over them. A file is
 //! brought if its row is there, all of its blocks are, each hashes to its value, and together they
-//! give the digest that was kept; where that is damaged, what else proves them counts (`undigested`).
-//! A file whose row is gone is made of its blocks, if each of them is whole, and told of as missing:
-//! what followed them nobody knows. The new volume is then checked and repaired as any other: what has
-//! lost its name is found in `/lost+found`.
+//! give the digest that was kept; where that is damaged, what else proves them counts
+//! (`undigested`). A file whose row is gone is made of its blocks, if each of them is whole, and
+//! told of as missing: what followed them nobody knows. The new volume is then checked and repaired
+//! as any other: what has lost its name is found in `/lost+found`.
 
 mod intents;
 mod logs;
@@ -163,8 +163,8 @@ pub(super) fn salvage_as(
     Ok(salvage.told)
 }
 
-/// Gives the volume of `target` the name `new`, with its intent log, which lies beside one that is one
-/// file.
+/// Gives the volume of `target` the name `new`, with its intent log, which lies beside one that is
+/// one file.
 fn take_name(target: &Layout, new: &Path) -> Result<()> {
     let failed = || io("cannot name the new volume", new);
     let volume = match target.segments {
@@ -279,8 +279,8 @@ impl Salvage<'_> {
         extents
     }
 
-    /// Brings the blocks, each verified; tells which they are, and their lengths. Those that no file
-    /// names are brought as named by none.
+    /// Brings the blocks, each verified; tells which they are, and their lengths. Those that no
+    /// file names are brought as named by none.
     fn bring_blocks(
         &mut self,
         connection: &Connection,

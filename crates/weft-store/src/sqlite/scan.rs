@@ -1,4 +1,5 @@
-//! All that is kept of digests, compared with the rows that it follows from, or made anew from them.
+//! All that is kept of digests, compared with the rows that it follows from, or made anew from
+//! them.
 
 use super::digests::Rows;
 use super::read::{self, sql};
@@ -16,7 +17,8 @@ use weft_digest::{Digest, Kind};
 /// Inodes read at once.
 const PAGE: usize = 1000;
 
-/// Called after each page with the number of its rows. The rows that follow may be of a later commit.
+/// Called after each page with the number of its rows. The rows that follow may be of a later
+/// commit.
 pub(super) type Between<'a> = &'a mut dyn FnMut(u64) -> Result<()>;
 
 /// The directory and the name of an entry.
@@ -93,8 +95,8 @@ impl Scan<'_> {
         }
     }
 
-    /// The number of rows of names that follow `last`, at most a page; those of them that are names,
-    /// and the key of the last row.
+    /// The number of rows of names that follow `last`, at most a page; those of them that are
+    /// names, and the key of the last row.
     fn names(&self, last: &Key) -> Result<(u64, Vec<Entry>, Option<Key>)> {
         let next = "SELECT parent, name, ino, digest, digest_sum FROM naming WHERE (parent, name) > (?1, ?2) \
                     ORDER BY parent, name LIMIT ?3";
@@ -247,8 +249,8 @@ impl Scan<'_> {
         Ok(proof)
     }
 
-    /// What entries say of the content of file `ino`, whose row was made anew around its blocks: the
-    /// permissions that their hashes cover are gone, so all that a file can have are tried.
+    /// What entries say of the content of file `ino`, whose row was made anew around its blocks:
+    /// the permissions that their hashes cover are gone, so all that a file can have are tried.
     pub(super) fn proof_of_blocks(&self, ino: Ino) -> Result<Proof> {
         Ok(self.proof(ino, Some(0..=0o7777))?.0)
     }
@@ -300,7 +302,8 @@ impl Scan<'_> {
     }
 }
 
-/// Has digests made from nothing that is kept for them, and compares what would be kept with what is.
+/// Has digests made from nothing that is kept for them, and compares what would be kept with what
+/// is.
 struct Compared<'a> {
     rows: &'a Rows<'a>,
     /// Whether blocks may be read, where their rows do not say enough.

@@ -4,9 +4,8 @@
 pub(super) const APPLICATION_ID: u32 = 0x5765_6674;
 
 /// Tables and indices of a new volume. A row that no commit has given its sum has -1, which is
-/// damage. The `_history` tables take row versions that a later commit
-/// replaced (`since` the commit that wrote it, `until` the one that replaced it); they stay empty while
-/// history is off.
+/// damage. The `_history` tables take row versions that a later commit replaced (`since` the commit
+/// that wrote it, `until` the one that replaced it); they stay empty while history is off.
 pub(super) const TABLES: &str = "
 CREATE TABLE volume (
     id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -1,7 +1,9 @@
-//! Scrubbing: all blocks are read and verified, and all that is kept of digests compared with what it follows from.
+//! Scrubbing: all blocks are read and verified, and all that is kept of digests compared with what
+//! it follows from.
 //!
-//! Nothing is held meanwhile: the volume may be mounted and busy. Rows are read a few at a time; a block that is not what it should be counts only if
-//! its row is still there afterwards, for space of deleted blocks is given back.
+//! Nothing is held meanwhile: the volume may be mounted and busy. Rows are read a few at a time; a
+//! block that is not what it should be counts only if its row is still there afterwards, for space
+//! of deleted blocks is given back.
 
 mod files;
 
@@ -41,7 +43,8 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot read the database", source }
 }
 
-/// Scrubs the volume at `path`; tells what is damaged. Errors: `Unusable`, `Unavailable`, and what keeps the scrub from going on.
+/// Scrubs the volume at `path`; tells what is damaged. Errors: `Unusable`, `Unavailable`, and what
+/// keeps the scrub from going on.
 pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let volume = Beside::open(path)?;
     let finding = |what| Finding { path: None, what, outcome: Outcome::Damaged };
@@ -175,8 +178,8 @@ impl Scrub<'_> {
         path_to(ino, |ino| rows.names_of(ino))
     }
 
-    /// Kept digests that are wrong. Each page is of one commit; between two pages no transaction holds
-    /// back a checkpoint.
+    /// Kept digests that are wrong. Each page is of one commit; between two pages no transaction
+    /// holds back a checkpoint.
     fn digests(&self, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
         if !read_header(&self.connection)?.options.digests {
             return Ok(Vec::new());

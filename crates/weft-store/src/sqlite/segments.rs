@@ -1,7 +1,8 @@
 //! Segment files: blocks appended one after another, read at their place, punched out when dead.
 //!
-//! A block of 4096 bytes or more starts at a multiple of 4096, so that punching it gives all of it back.
-//! A commit begins at one. What a failed commit appended is written over by the next one: nothing names it.
+//! A block of 4096 bytes or more starts at a multiple of 4096, so that punching it gives all of it
+//! back. A commit begins at one. What a failed commit appended is written over by the next one:
+//! nothing names it.
 
 mod direct;
 mod known;
@@ -109,7 +110,8 @@ impl Segments {
         Ok(self.files(id, make)?.0)
     }
 
-    /// The file of segment `id`, made if `make`; and the same past the page cache, where that can be had.
+    /// The file of segment `id`, made if `make`; and the same past the page cache, where that can
+    /// be had.
     fn files(&self, id: u32, make: bool) -> Result<(Arc<File>, Option<Arc<File>>)> {
         let mut open = self.open.lock();
         if let Some(found) = open.iter().find(|open| open.id == id) {
@@ -135,7 +137,8 @@ impl Segments {
                 .flatten()
                 .try_for_each(|file| self.known.open(id, file, &path))?;
         }
-        // What follows a block is read ahead when that is what comes next (`read_ahead`), and not else.
+        // What follows a block is read ahead when that is what comes next (`read_ahead`), and not
+        // else.
         let _ = fadvise(&*file, 0, None, Advice::Random);
         if open.len() >= OPEN_MAX {
             open.remove(0);
@@ -230,8 +233,9 @@ impl Segments {
         Ok(Some(bytes.freeze()))
     }
 
-    /// Blocks of `lengths`, which lie one after another from `offset` of a segment on, each from a page of its own; past
-    /// the page cache where the file system can do that. None if they cannot be read together.
+    /// Blocks of `lengths`, which lie one after another from `offset` of a segment on, each from a
+    /// page of its own; past the page cache where the file system can do that. None if they cannot
+    /// be read together.
     pub(super) fn read_run(&self, segment: u32, offset: u64, lengths: &[usize]) -> Option<Vec<Block>> {
         let (file, direct) = self.files(segment, false).ok()?;
         direct::read(direct.as_ref().unwrap_or(&file), offset, lengths)
@@ -288,7 +292,8 @@ impl Segments {
         }
     }
 
-    /// Deletes files before `tail` that are not `known` and hold nothing: what a crash kept from being deleted.
+    /// Deletes files before `tail` that are not `known` and hold nothing: what a crash kept from
+    /// being deleted.
     pub(super) fn sweep(&self, tail: Tail, known: &[u32]) -> Result<()> {
         let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
         for entry in std::fs::read_dir(&self.directory).map_err(io)? {

@@ -1,5 +1,5 @@
-//! Tells a frame that a power cut has torn from one that has rotted, where it lies over an older one
-//! in the write-ahead log.
+//! Tells a frame that a power cut has torn from one that has rotted, where it lies over an older
+//! one in the write-ahead log.
 //!
 //! The frame alone cannot tell: the sector that is wrong may be the one that the older frame had.
 //! What fsyncs relied on can. Before one is answered because a commit has what it asks for, the

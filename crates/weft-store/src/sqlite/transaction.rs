@@ -1,7 +1,8 @@
 //! One commit: blocks as they come, then, in the same SQL transaction, the rows that name them.
 //!
-//! Blocks in segments are written on a thread of their own, a call's at a time, while whoever commits makes the next
-//! ones or the rows; the rows are committed when all blocks are written and synced.
+//! Blocks in segments are written on a thread of their own, a call's at a time, while whoever
+//! commits makes the next ones or the rows; the rows are committed when all blocks are written and
+//! synced.
 
 use super::SqliteStore;
 use super::apply::{NewRows, Writer};

@@ -97,8 +97,8 @@ impl Header {
         is_whole.then_some(right)
     }
 
-    /// What is known of the `frame` at `offset`, behind one with the sum `before`; its own sum may be
-    /// the right one.
+    /// What is known of the `frame` at `offset`, behind one with the sum `before`; its own sum may
+    /// be the right one.
     fn state(&self, frame: &[u8], offset: u64, before: Sum, is_right: bool) -> State {
         let differing = frame[8..16].iter().zip(self.salts).filter(|(found, right)| **found != *right).count();
         match (differing, is_right) {
@@ -279,10 +279,10 @@ impl Wal {
         Ok(found)
     }
 
-    /// The frames of a damaged log with pages of `page_bytes`, up to the last that is whole and ends
-    /// a commit. Each sum goes on from the one before it, which lies in the frame before it, so that
-    /// frames behind a damaged one can be told from it, and from those of an earlier life of the
-    /// log by their salts.
+    /// The frames of a damaged log with pages of `page_bytes`, up to the last that is whole and
+    /// ends a commit. Each sum goes on from the one before it, which lies in the frame before it,
+    /// so that frames behind a damaged one can be told from it, and from those of an earlier life
+    /// of the log by their salts.
     pub(super) fn judge(&self, page_bytes: usize) -> Result<Vec<Judged>> {
         let (size, frame_bytes) = (self.size()?, FRAME_HEADER_BYTES + page_bytes);
         let mut header = [0; HEADER_BYTES];
@@ -338,8 +338,8 @@ impl Wal {
         Ok(Header::decode(&header).map(|header| header.page_bytes))
     }
 
-    /// Sees that the frames behind number `copied` up to number `last` are as SQLite wrote them. The
-    /// first follows the sum that lies in the frame before it, so that none is read twice.
+    /// Sees that the frames behind number `copied` up to number `last` are as SQLite wrote them.
+    /// The first follows the sum that lies in the frame before it, so that none is read twice.
     pub(super) fn verify(&self, copied: u64, last: u64) -> Result<()> {
         if copied >= last {
             return Ok(());

@@ -39,8 +39,8 @@ fn edit(path: &Path, statements: &str) {
     sqlite::seal(path).expect("sealed");
 }
 
-/// Breaks the sample by `statements`, and checks that it is found as `expected`, that looking alone changes
-/// nothing, and that a repair leaves nothing more to repair.
+/// Breaks the sample by `statements`, and checks that it is found as `expected`, that looking alone
+/// changes nothing, and that a repair leaves nothing more to repair.
 #[track_caller]
 fn breaks(statements: &str, expected: &[&str]) {
     breaks_in_files(statements, expected);

@@ -77,7 +77,8 @@ fn count_extents(store: &dyn Store, ino: Ino, own: &[(u64, BlockRef)]) -> Result
     Ok(())
 }
 
-/// Reads ranges of a block of these bytes, which may give more than was asked for and no other bytes.
+/// Reads ranges of a block of these bytes, which may give more than was asked for and no other
+/// bytes.
 fn read_parts(store: &dyn Store, block: &BlockRef, bytes: &[u8]) -> Result<()> {
     let len = bytes.len();
     for range in [0..1, len / 2..len / 2 + 1, len / 3..len / 3 + 5000, len - 1..len + 9] {

@@ -11,8 +11,8 @@ use weft_store::ErrorKind;
 use weft_store::sqlite::{check, open};
 use weft_store::{CheckOptions, Outcome, Repair};
 
-/// Does all that can be done with a volume. What it gives back does not matter: `state` itself holds that no
-/// block has other bytes than were written.
+/// Does all that can be done with a volume. What it gives back does not matter: `state` itself
+/// holds that no block has other bytes than were written.
 fn use_all(path: &Path) {
     if let Ok(volume) = open(path) {
         let _ = state(&*volume.store);
@@ -48,7 +48,8 @@ fn remove_row(path: &Path, table: &str, n: usize) {
     }
 }
 
-/// Puts `value` into column `column` of row `n` of `table` (modulo their numbers), if the table takes it.
+/// Puts `value` into column `column` of row `n` of `table` (modulo their numbers), if the table
+/// takes it.
 fn edit_row(path: &Path, table: &str, (n, column): (usize, usize), value: &Value) {
     let connection = rusqlite::Connection::open(database(path)).expect("opened");
     let listed = |query: &str| -> Vec<String> {

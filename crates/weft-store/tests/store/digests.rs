@@ -10,7 +10,8 @@ use weft_store::sqlite::{self, open};
 use weft_store::*;
 use weft_testkit::Cluster;
 
-/// Whatever bit of what is kept is flipped, a check says so, and where; after its repair all is as before.
+/// Whatever bit of what is kept is flipped, a check says so, and where; after its repair all is as
+/// before.
 #[test]
 fn a_flipped_bit_of_what_is_kept_is_found_and_put_right() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -80,7 +81,8 @@ struct Edited<'a> {
 }
 
 impl Edited<'_> {
-    /// Writes block `index` of the file of many blocks. Returns the digests of that file and of the root.
+    /// Writes block `index` of the file of many blocks. Returns the digests of that file and of the
+    /// root.
     fn write(&self, index: u64, byte: u8) -> [Option<weft_digest::Digest>; 2] {
         let store = (self.open)();
         let header = store.header().expect("readable");
@@ -143,7 +145,8 @@ impl Edited<'_> {
     }
 }
 
-/// What is kept of a file's tree is not believed once the file changed while a part of it was damaged.
+/// What is kept of a file's tree is not believed once the file changed while a part of it was
+/// damaged.
 #[test]
 fn no_digest_is_made_of_what_is_stale_or_gone() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,6 +1,7 @@
 //! Single flipped bits, one after another, in all that the format claims to protect.
 //!
-//! One of so many is tried as takes seconds; `make soak` (WEFT_SOAK=factor) tries so many times more.
+//! One of so many is tried as takes seconds; `make soak` (WEFT_SOAK=factor) tries so many times
+//! more.
 
 use crate::check::{database, look};
 use crate::contract::new_volume;

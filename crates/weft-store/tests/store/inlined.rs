@@ -1,5 +1,5 @@
-//! Rows of which one column is wrong: no content is lost that a digest or the blocks prove, and none
-//! is brought that nothing proves.
+//! Rows of which one column is wrong: no content is lost that a digest or the blocks prove, and
+//! none is brought that nothing proves.
 
 use crate::check::{database, look, sample_volume};
 use crate::contract::HOMES;

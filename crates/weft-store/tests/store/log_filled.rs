@@ -25,7 +25,8 @@ fn found(path: &Path, header: &Header) -> std::result::Result<Vec<u64>, String> 
     Ok(log.records().iter().flat_map(|record| record.first.0..=record.last.0).collect())
 }
 
-/// The last record may end where its half does, whichever that is, while the other half is needed, too.
+/// The last record may end where its half does, whichever that is, while the other half is needed,
+/// too.
 #[test]
 fn a_mount_after_one_that_filled_both_halves_finds_room_after_its_first_commit() {
     for committed in [0, 1] {

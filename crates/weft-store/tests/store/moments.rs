@@ -51,7 +51,8 @@ impl Mount {
     }
 }
 
-/// A volume that crashed, without its write-ahead log, which had a commit that the intent log names.
+/// A volume that crashed, without its write-ahead log, which had a commit that the intent log
+/// names.
 fn without_wal(directory: &tempfile::TempDir, home: BlockHome) -> PathBuf {
     let (path, crashed) = (new_volume(directory, home), directory.path().join("crashed"));
     let mut mount = Mount::begin(&path, Loss::Refuse);

@@ -1,4 +1,5 @@
-//! What can happen between a store and a server: broken connections, lost acknowledgements, conflicts, other daemons.
+//! What can happen between a store and a server: broken connections, lost acknowledgements,
+//! conflicts, other daemons.
 
 use crate::compare::state;
 use crate::contract::{config, options};
@@ -105,8 +106,8 @@ proptest! {
     }
 }
 
-/// Under serializable isolation a commit fails whose lease was renewed since it began: that is told as a conflict, and a second try
-/// succeeds.
+/// Under serializable isolation a commit fails whose lease was renewed since it began: that is told
+/// as a conflict, and a second try succeeds.
 #[test]
 fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
     let cluster = Cluster::shared();
@@ -121,7 +122,8 @@ fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
     let memory = MemoryStore::new(options(HOME));
     let first = some(&*store);
     let mut transaction = store.begin(Durability::Durable).expect("begun");
-    // Enough to be sent before the rows: once the server takes it, the transaction sees no later change.
+    // Enough to be sent before the rows: once the server takes it, the transaction sees no later
+    // change.
     let bytes = weft_block::Rope::from(vec![7; 2 << 20]);
     transaction.put_blocks(vec![NewBlock::new(BlockId(1), Ino(2), bytes, 0)]).expect("on its way");
     let sees =
@@ -138,7 +140,8 @@ fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
     assert_eq!(state(&*store).expect("readable"), state(&memory).expect("readable"));
 }
 
-/// A statement that fails before anything is written leaves no transaction behind, in which nothing could be done any more.
+/// A statement that fails before anything is written leaves no transaction behind, in which nothing
+/// could be done any more.
 #[test]
 fn a_commit_that_fails_while_it_looks_around_can_be_tried_again() {
     let cluster = Cluster::shared();
@@ -322,8 +325,8 @@ fn a_long_log_is_read_in_parts() {
     assert_eq!(read.len(), lens.len());
 }
 
-/// A server that stands before others may say that it cannot reach one of them, on a connection that goes on: nothing is told of what was asked
-/// for then, and all of it is asked for again.
+/// A server that stands before others may say that it cannot reach one of them, on a connection
+/// that goes on: nothing is told of what was asked for then, and all of it is asked for again.
 #[test]
 fn what_a_server_behind_the_server_had_is_asked_for_again() {
     let cluster = Cluster::shared();
@@ -576,7 +579,8 @@ fn nobody_waits_for_the_transaction_of_a_daemon_that_lost_its_lease() {
     second.apply(&batch, Durability::Durable).expect("applied");
 }
 
-/// Records of the intent log count up to the first that is missing: nobody may be told that one after it is safe.
+/// Records of the intent log count up to the first that is missing: nobody may be told that one
+/// after it is safe.
 #[test]
 fn nothing_is_logged_behind_records_that_were_lost_until_a_commit_has_them() {
     let (proxy, address, store) = behind_proxy();

@@ -58,7 +58,8 @@ pub fn fill(store: &dyn Store) {
 pub const NAMES: u64 = 20;
 pub const SPARSE: u64 = 21;
 
-/// Fills the new volume in `store` with what has branches and nodes of two levels: a directory of many names and a long file of little data.
+/// Fills the new volume in `store` with what has branches and nodes of two levels: a directory of
+/// many names and a long file of little data.
 pub fn fill_large(store: &dyn Store) {
     let mut sample = Sample::begin(store, 1000);
     sample.make(NAMES, Kind::Directory, 1, b"names");
@@ -79,7 +80,8 @@ pub fn fill_short(store: &dyn Store) {
     store.apply(&sample.finish(), Durability::Durable).expect("applied");
 }
 
-/// Fills the new volume in `store` with `files` empty files in one directory, whose numbers begin with 100.
+/// Fills the new volume in `store` with `files` empty files in one directory, whose numbers begin
+/// with 100.
 pub fn fill_many(store: &dyn Store, files: u64) {
     let mut sample = Sample::begin(store, 200 + files);
     sample.make(NAMES, Kind::Directory, 1, b"names");
@@ -99,7 +101,8 @@ pub fn fill_longest(store: &dyn Store) {
 }
 
 impl Sample {
-    /// The commit after the last of `store`, which is new: its root, and inodes below `next_id` to come.
+    /// The commit after the last of `store`, which is new: its root, and inodes below `next_id` to
+    /// come.
     fn begin(store: &dyn Store, next_id: u64) -> Sample {
         let header = store.header().expect("readable");
         let counters = Counters { next_id, op: OpNo(9), ..header.counters };

@@ -33,7 +33,8 @@ fn is_clean(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.outcome == Outcome::Note)
 }
 
-/// Sees that `case` is refused and told of, that looking changes nothing, and what a repair makes of it.
+/// Sees that `case` is refused and told of, that looking changes nothing, and what a repair makes
+/// of it.
 fn judge(case: &Case, look: &dyn Fn(Repair) -> Vec<Finding>, open: &dyn Fn() -> Result<State>, before: &State) {
     let Case { statements, told: words, is_refused, outcome } = case;
     let opened = open();

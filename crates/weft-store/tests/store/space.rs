@@ -1,4 +1,5 @@
-//! Space in segments: what a commit frees comes back once that is durable, and what belongs to nobody is cut off.
+//! Space in segments: what a commit frees comes back once that is durable, and what belongs to
+//! nobody is cut off.
 
 use crate::check::sample_volume;
 use crate::compare::state;

@@ -19,7 +19,8 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// What to pass on now that `bytes` have come; a commit is left out, and one that fails put in its place, if it `refuses`.
+    /// What to pass on now that `bytes` have come; a commit is left out, and one that fails put in
+    /// its place, if it `refuses`.
     pub(super) fn take(&mut self, bytes: &[u8], mut refuses: impl FnMut() -> bool) -> Vec<u8> {
         self.begun.extend_from_slice(bytes);
         let mut out = Vec::new();

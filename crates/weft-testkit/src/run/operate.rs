@@ -79,8 +79,8 @@ impl Driver {
         }
     }
 
-    /// What may be there when only a part of `operation` is: a copy is made in steps, which end where
-    /// a block of either file does.
+    /// What may be there when only a part of `operation` is: a copy is made in steps, which end
+    /// where a block of either file does.
     fn parts(&self, operation: &Operation) -> Vec<Model> {
         let Operation::Copy { from, to, len } = operation else { return Vec::new() };
         let (Some((a, _)), Some((b, _))) = (self.file(from.0), self.file(to.0)) else { return Vec::new() };
@@ -289,7 +289,8 @@ fn read(vfs: &Vfs, model: &Model, (id, ino): (NodeId, Ino), offset: usize, len: 
     (ours.map(|bytes| bytes.len() as u64), Ok(theirs))
 }
 
-/// The same bytes as programs find them that read in place; none where that fails, as reading may where the store does.
+/// The same bytes as programs find them that read in place; none where that fails, as reading may
+/// where the store does.
 fn shared(vfs: &Vfs, ino: Ino, offset: usize, len: usize) -> Option<Vec<u8>> {
     let pool = vfs.shared_pool(ino)?;
     let parts = vfs.read_shared(ino, &pool, offset as u64, len).ok()??;

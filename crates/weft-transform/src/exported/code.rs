@@ -1,4 +1,5 @@
-//! Code that somebody brings, called again and again: what it must tell of itself, wherever it runs.
+//! Code that somebody brings, called again and again: what it must tell of itself, wherever it
+//! runs.
 
 use super::idle::AllWaiting;
 use crate::stage::StageError;
@@ -15,7 +16,8 @@ pub(super) struct Bounds {
     pub(super) memory_bytes: usize,
     /// Whether it must give as many bytes as it takes.
     pub(super) length: bool,
-    /// Whether each byte follows from the one at the same place alone, so that there is nothing to give at the end.
+    /// Whether each byte follows from the one at the same place alone, so that there is nothing to
+    /// give at the end.
     pub(super) place: bool,
     /// The user whose network it is.
     pub(super) owner: u32,
@@ -71,7 +73,8 @@ pub(super) trait Code: Send + Sized + 'static {
         true
     }
 
-    /// Forgets what it took of its time. Tells whether it takes so little memory that it may wait for more to do.
+    /// Forgets what it took of its time. Tells whether it takes so little memory that it may wait
+    /// for more to do.
     fn rest(&mut self) -> bool;
 }
 

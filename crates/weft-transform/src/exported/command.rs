@@ -1,4 +1,5 @@
-//! Any command of the shell as a stage: the compatible way, and the slow one, as all goes through pipes.
+//! Any command of the shell as a stage: the compatible way, and the slow one, as all goes through
+//! pipes.
 
 use super::namespaces::{Ended, Spawned, Terms};
 use crate::account::Account;
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Seconds in which a command must take or give something, unless it is told otherwise; and the most it can be told.
+/// Seconds in which a command must take or give something, unless it is told otherwise; and the
+/// most it can be told.
 const IDLE_SECONDS: u64 = 60;
 const IDLE_SECONDS_MAX: u64 = 86_400;
 
@@ -88,8 +90,8 @@ fn bell() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// Gives the command all there is, as long as it takes any, until `enough` rings. `taken` is when it
-/// last took something.
+/// Gives the command all there is, as long as it takes any, until `enough` rings. `taken` is when
+/// it last took something.
 fn feed(mut reader: Reader, stdin: OwnedFd, taken: &Mutex<Instant>, enough: &OwnedFd) {
     // A command may end before it has read all, and whoever wanted its results may be gone.
     while let Ok(bytes) = reader.fill_buf()

@@ -1,4 +1,5 @@
-//! A process with as little as it needs: no privileges, bounds on what it takes, and an end when this process or thread ends.
+//! A process with as little as it needs: no privileges, bounds on what it takes, and an end when
+//! this process or thread ends.
 
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use rustix::thread::set_no_new_privs;
@@ -16,8 +17,8 @@ pub(super) const LIMITS: [(Resource, u64); 5] = [
     (Resource::Core, 0),
 ];
 
-/// Bounds what this process takes, for good, and ends it when what started it ends. Makes system calls and nothing else.
-/// One resource may be free.
+/// Bounds what this process takes, for good, and ends it when what started it ends. Makes system
+/// calls and nothing else. One resource may be free.
 pub(super) fn restrict_but(free: Option<Resource>) -> io::Result<()> {
     set_no_new_privs(true)?;
     set_parent_process_death_signal(Some(Signal::KILL))?;

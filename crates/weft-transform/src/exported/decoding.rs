@@ -7,8 +7,8 @@ use crate::flow::{Input, Output};
 use crate::stage::{Progress, Running, StageError};
 use crate::stages::codecs::Format;
 
-/// Bytes of input that more is asked for while the decoder works on them, where more is at hand; and
-/// those for which it is woken before more is asked for, as that may take as long.
+/// Bytes of input that more is asked for while the decoder works on them, where more is at hand;
+/// and those for which it is woken before more is asked for, as that may take as long.
 const AHEAD_BYTES: usize = INPUT_BYTES / 2;
 const WAKING_BYTES: usize = 64 << 10;
 

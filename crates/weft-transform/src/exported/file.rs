@@ -12,7 +12,8 @@ use rustix::process::geteuid;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Seconds that code may take for a piece, unless it is told otherwise; and the most it can be told.
+/// Seconds that code may take for a piece, unless it is told otherwise; and the most it can be
+/// told.
 const CALL_SECONDS: u64 = 10;
 const CALL_SECONDS_MAX: u64 = 3600;
 

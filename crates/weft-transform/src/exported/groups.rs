@@ -3,9 +3,9 @@
 //! a command's private directory count as memory.
 //!
 //! Groups lie in one another: `weft-NAMESPACE-PID/OWNER/NUMBER`, in the group of this process or in
-//! one above it, so that bounds of the machine's keeper hold, too. Each is made when a command needs
-//! it and removed when none does. Those of a process that was killed are removed by the next one
-//! that runs commands in the same namespace of processes.
+//! one above it, so that bounds of the machine's keeper hold, too. Each is made when a command
+//! needs it and removed when none does. Those of a process that was killed are removed by the next
+//! one that runs commands in the same namespace of processes.
 //!
 //! Both versions of the kernel's interface are known: version 2, where it can bound memory, and the
 //! hierarchies `memory` and `pids` of version 1.
@@ -186,8 +186,8 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Finds the hierarchies that can bound commands and the group of this process in each, in the texts
-/// of /proc/self/mountinfo and /proc/self/cgroup.
+/// Finds the hierarchies that can bound commands and the group of this process in each, in the
+/// texts of /proc/self/mountinfo and /proc/self/cgroup.
 fn find(mounts: &str, groups: &str) -> Vec<Hierarchy> {
     let of_group = |controller: &str| {
         groups.lines().find_map(|line| {

@@ -1,4 +1,5 @@
-//! Instances that wait for other parts of what they work on: those that make each byte of one alone need not begin anew for each part.
+//! Instances that wait for other parts of what they work on: those that make each byte of one alone
+//! need not begin anew for each part.
 
 use super::code::{Bounds, Code};
 use super::stream::Stream;
@@ -14,7 +15,8 @@ use std::time::Instant;
 /// What tells files from others: what [`crate::Sources::stamp`] says, or the digest.
 pub(super) type Stamp = [u8; 32];
 
-/// As many instances of a stage wait, and work before anybody waits for one of them to be done: more are of no use.
+/// As many instances of a stage wait, and work before anybody waits for one of them to be done:
+/// more are of no use.
 static AT_ONCE: LazyLock<usize> =
     LazyLock::new(|| thread::available_parallelism().map_or(2, |processors| processors.get().max(2)));
 
@@ -45,7 +47,8 @@ impl<C: Code> Idle<C> {
         Idle { stage, working: Mutex::new(0), changed: Condvar::new(), _code: PhantomData }
     }
 
-    /// One for the file of this stamp, with these bounds; `begin` begins one if none waits, and none is done sooner than it takes to begin.
+    /// One for the file of this stamp, with these bounds; `begin` begins one if none waits, and
+    /// none is done sooner than it takes to begin.
     pub(super) fn lend(
         self: &Arc<Idle<C>>,
         stamp: Stamp,

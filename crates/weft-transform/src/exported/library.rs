@@ -1,4 +1,5 @@
-//! Shared libraries as stages: code of the machine itself, in processes that can do nothing but compute.
+//! Shared libraries as stages: code of the machine itself, in processes that can do nothing but
+//! compute.
 //!
 //! A process of its own runs a library ([`loaded`]), confined as all such processes are
 //! ([`super::workers`]) before any of its code runs.

@@ -1,8 +1,8 @@
 //! Mounts of a command: all of the machine's, read-only and without devices, but none of Weft's; a
-//! `/proc` of its own processes; a `/dev` with the few devices that programs expect; and one private
-//! directory of a bounded size, in memory, as `/dev/shm`, `/tmp` and `/var/tmp`. Nothing else can be
-//! written to, so what a command writes goes with it. File systems that are mounted later can come
-//! into its namespace: [`writing`] keeps it from writing there, too.
+//! `/proc` of its own processes; a `/dev` with the few devices that programs expect; and one
+//! private directory of a bounded size, in memory, as `/dev/shm`, `/tmp` and `/var/tmp`. Nothing
+//! else can be written to, so what a command writes goes with it. File systems that are mounted
+//! later can come into its namespace: [`writing`] keeps it from writing there, too.
 //!
 //! A [`Plan`] is made before the process begins, which can allocate nothing.
 

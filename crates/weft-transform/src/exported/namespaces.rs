@@ -7,8 +7,8 @@
 //! meanwhile makes system calls and nothing else.
 //!
 //! The namespaces: processes, mounts ([`mounts`]: without any of Weft's, so that a command can
-//! neither wait for its own daemon nor keep a volume mounted), System V IPC and message queues, and,
-//! unless the network is asked for, network. Without root a user namespace comes first.
+//! neither wait for its own daemon nor keep a volume mounted), System V IPC and message queues,
+//! and, unless the network is asked for, network. Without root a user namespace comes first.
 
 use super::allowance::Allowance;
 use super::confined::NOBODY;

@@ -197,7 +197,8 @@ fn install(programs: &[BpfProgram]) -> io::Result<()> {
         let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut().cast() };
         let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
-        // SAFETY: the kernel copies the instructions, which are as many as is said, during the call.
+        // SAFETY: the kernel copies the instructions, which are as many as is said, during the
+        // call.
         let result =
             unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const filter) };
         if result != 0 {
@@ -320,8 +321,8 @@ mod tests {
         Some(result == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EPERM))
     }
 
-    /// The numbers of the errors of calls that would give a file the bits `mode`; then of some that no
-    /// filter sees. Makes system calls and nothing else.
+    /// The numbers of the errors of calls that would give a file the bits `mode`; then of some that
+    /// no filter sees. Makes system calls and nothing else.
     fn refusals(mode: u32) -> [i32; 7] {
         const NOWHERE: *const u8 = ptr::null();
         let errno =

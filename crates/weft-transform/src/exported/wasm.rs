@@ -1,7 +1,9 @@
-//! WebAssembly modules as stages: code that reaches nothing but the bytes it is given, with bounds on its time and its memory.
+//! WebAssembly modules as stages: code that reaches nothing but the bytes it is given, with bounds
+//! on its time and its memory.
 //!
-//! What a module exports is in docs/reference/abi.md. It is given bytes by having them written into its memory, and gives others by saying where they lie in it,
-//! from where they are copied: once in, once out. Whatever it says is looked at before it is believed.
+//! What a module exports is in docs/reference/abi.md. It is given bytes by having them written into
+//! its memory, and gives others by saying where they lie in it, from where they are copied: once
+//! in, once out. Whatever it says is looked at before it is believed.
 
 pub(super) mod compiler;
 mod engine;

@@ -44,8 +44,8 @@ fn version() -> libc::c_long {
     unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, ptr::null::<u8>(), 0_usize, VERSION) }
 }
 
-/// Has this process, and all that it starts, write below these directories alone. Does nothing where
-/// the kernel has no Landlock. Makes system calls and nothing else.
+/// Has this process, and all that it starts, write below these directories alone. Does nothing
+/// where the kernel has no Landlock. Makes system calls and nothing else.
 pub(super) fn confine(directories: &[&CStr]) -> Step {
     let rights = match version() {
         ..1 => return Ok(()),

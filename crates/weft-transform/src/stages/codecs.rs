@@ -1,7 +1,8 @@
 //! Compression, both ways: gzip, zstd, xz, bzip2.
 //!
-//! Several compressed streams one after the other read as one, as their programs have it. What is cut off or followed by
-//! something else is an error. Decoders written in C work in confined processes.
+//! Several compressed streams one after the other read as one, as their programs have it. What is
+//! cut off or followed by something else is an error. Decoders written in C work in confined
+//! processes.
 
 mod bzip2;
 mod gzip;
@@ -38,7 +39,8 @@ pub(crate) struct Step {
 
 /// Something that compresses or decompresses.
 pub(crate) trait Codec: Send {
-    /// Takes some of `input` (`is_last`: nothing comes after it) and writes over some of `output`. Without either, it wants more input.
+    /// Takes some of `input` (`is_last`: nothing comes after it) and writes over some of `output`.
+    /// Without either, it wants more input.
     fn step(&mut self, input: &[u8], is_last: bool, output: &mut [u8]) -> Result<Step, StageError>;
 }
 

@@ -1,7 +1,9 @@
-//! encrypt and decrypt: files of age(1), version 1, for X25519 keys (the specification of age, C2SP age.md).
+//! encrypt and decrypt: files of age(1), version 1, for X25519 keys (the specification of age, C2SP
+//! age.md).
 //!
-//! What encrypts makes the same of the same: nothing in it is random, but follows from the key and all that is encrypted. So links that encrypt can be read
-//! in parts, and their length computed. Who sees two files can tell whether they hold the same; nothing else.
+//! What encrypts makes the same of the same: nothing in it is random, but follows from the key and
+//! all that is encrypted. So links that encrypt can be read in parts, and their length computed.
+//! Who sees two files can tell whether they hold the same; nothing else.
 
 mod header;
 mod keys;
@@ -25,7 +27,8 @@ use std::io::{BufRead, Read, Seek, Write};
 const CHUNK_BYTES: usize = 64 << 10;
 const TAG_BYTES: usize = 16;
 
-/// Bytes that wait in memory until all that is encrypted is known; more go through a temporary file.
+/// Bytes that wait in memory until all that is encrypted is known; more go through a temporary
+/// file.
 const WAITING_BYTES: usize = 16 << 20;
 /// The same if the network keeps much elsewhere.
 const WAITING_LEAST: usize = 1 << 20;
@@ -160,7 +163,8 @@ impl Stream {
     }
 }
 
-/// Bytes that wait to be encrypted. What lies in a temporary file is encrypted there, by a key that nobody keeps.
+/// Bytes that wait to be encrypted. What lies in a temporary file is encrypted there, by a key that
+/// nobody keeps.
 struct Waiting {
     memory: Vec<u8>,
     file: Option<TemporaryFile>,

@@ -9,7 +9,8 @@ use weft_block::Slice;
 /// Longest line, in bytes: it is held in memory.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// How often a line may lie in memory: as it comes, as the stage keeps it, and what takes its place.
+/// How often a line may lie in memory: as it comes, as the stage keeps it, and what takes its
+/// place.
 const COPIES: usize = 3;
 
 /// A line has more bytes than that.
@@ -56,7 +57,8 @@ impl Fate {
 pub(crate) trait Lines: Send {
     /// What becomes of `line`; what comes in its place is added to `instead`.
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate;
-    /// How many bytes of `lines` belong to whole lines that would be dropped and change nothing: so many are not looked at one by one.
+    /// How many bytes of `lines` belong to whole lines that would be dropped and change nothing: so
+    /// many are not looked at one by one.
     fn passes_over(&self, lines: &[u8]) -> usize;
     /// There are no more; what comes at the end is added to `instead`.
     fn end(&mut self, instead: &mut Vec<u8>);

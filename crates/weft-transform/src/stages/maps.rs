@@ -1,6 +1,8 @@
-//! Stages that change each byte by itself: identity, increment, decrement, xor, rot13, upper, lower, tr.
+//! Stages that change each byte by itself: identity, increment, decrement, xor, rot13, upper,
+//! lower, tr.
 //!
-//! They keep length and place, run in place where they may, and neighbours are one: two passes over the bytes become one.
+//! They keep length and place, run in place where they may, and neighbours are one: two passes over
+//! the bytes become one.
 
 use crate::arguments::{Arguments, parsed};
 use crate::flow::{Input, Output, filled};
@@ -80,7 +82,8 @@ impl ByteMap {
         }
     }
 
-    /// What becomes of `slice`: in place if nobody else can reach it, else in one pass into new memory.
+    /// What becomes of `slice`: in place if nobody else can reach it, else in one pass into new
+    /// memory.
     fn apply(&self, mut slice: Slice) -> Slice {
         if *self == ByteMap::Same {
             return slice;
@@ -212,7 +215,8 @@ fn bracketed(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
     Some((&inner[..end], &inner[end + 2..]))
 }
 
-/// The first byte that `text` means, and what follows. None if it is a backslash, and nothing follows that.
+/// The first byte that `text` means, and what follows. None if it is a backslash, and nothing
+/// follows that.
 fn character(text: &[u8]) -> Option<(u8, &[u8])> {
     let (first, rest) = text.split_first()?;
     if *first != b'\\' {

@@ -15,10 +15,12 @@ const WORDS_MAX: usize = 16;
 /// Bytes given at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// So many of the last words go through all their orders while those before them stay: then most of a text is copied as a whole.
+/// So many of the last words go through all their orders while those before them stay: then most of
+/// a text is copied as a whole.
 const TAIL_MAX: usize = 4;
 
-/// All orders of some words of one length: as their numbers ascend, if words have those of their places.
+/// All orders of some words of one length: as their numbers ascend, if words have those of their
+/// places.
 #[derive(Clone, Debug)]
 pub struct Permutations {
     words: Vec<u8>,
@@ -34,7 +36,8 @@ pub struct Permutations {
 }
 
 impl Permutations {
-    /// Those of `text`, cut into words of `word_bytes`. None if it is not a number of whole ones, from 1 to 16.
+    /// Those of `text`, cut into words of `word_bytes`. None if it is not a number of whole ones,
+    /// from 1 to 16.
     pub fn new(text: &[u8], word_bytes: usize) -> Option<Permutations> {
         let count = text.len().checked_div(word_bytes)?;
         if !(1..=WORDS_MAX).contains(&count) || count * word_bytes != text.len() {
@@ -55,7 +58,8 @@ impl Permutations {
         (piece / self.words.len()).max(1) * self.words.len()
     }
 
-    /// Writes the next ones over `to`, as many as it has room for. How many bytes those have: none when there are no more.
+    /// Writes the next ones over `to`, as many as it has room for. How many bytes those have: none
+    /// when there are no more.
     pub fn fill(&mut self, to: &mut [u8]) -> usize {
         let mut places = to.chunks_exact_mut(self.words.len());
         let all = places.len();
@@ -102,8 +106,8 @@ impl Permutations {
     }
 }
 
-/// Makes `order` the next one in lexicographic order: the last place that can be raised is, as little as can be, and what follows ascends. False if it was the
-/// last one.
+/// Makes `order` the next one in lexicographic order: the last place that can be raised is, as
+/// little as can be, and what follows ascends. False if it was the last one.
 fn advance(order: &mut [u8]) -> bool {
     let Some(raised) = order.windows(2).rposition(|pair| pair[0] < pair[1]) else { return false };
     let by = order.iter().rposition(|place| *place > order[raised]).expect("the next one is");

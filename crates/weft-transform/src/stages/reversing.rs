@@ -108,7 +108,8 @@ impl Running for Tac {
                     }
                 },
             };
-            // The newline at its very end is that of this line, if the line has no more of it than that.
+            // The newline at its very end is that of this line, if the line has no more of it than
+            // that.
             let searched = piece.len() - usize::from(self.line.is_empty() && piece.ends_with(b"\n"));
             let Some(newline) = memrchr(b'\n', &piece[..searched]) else {
                 self.line_bytes += piece.len();

@@ -1,6 +1,7 @@
 //! sort, which needs all lines before it gives the first.
 //!
-//! It keeps so many bytes in memory; beyond, what it has goes into temporary files: sorted runs that are merged at the end.
+//! It keeps so many bytes in memory; beyond, what it has goes into temporary files: sorted runs
+//! that are merged at the end.
 
 use super::lines::{ByLine, Fate, Line, Lines};
 use crate::account::{Account, COUNTED_FROM, InMemory};
@@ -36,7 +37,8 @@ impl Order {
     /// Which of two lines with their keys comes first.
     fn compare(self, one: (u64, &[u8]), other: (u64, &[u8])) -> Ordering {
         let order = one.0.cmp(&other.0).then_with(|| {
-            // As sort(1): of one number are lines told apart by their bytes, unless only one is kept.
+            // As sort(1): of one number are lines told apart by their bytes, unless only one is
+            // kept.
             let by_number = if self.numeric { Decimal::of(one.1).cmp(&Decimal::of(other.1)) } else { Ordering::Equal };
             if self.numeric && self.unique { by_number } else { by_number.then_with(|| one.1.cmp(other.1)) }
         });
@@ -108,7 +110,8 @@ impl PartialOrd for Decimal<'_> {
     }
 }
 
-/// About the number that a line begins with (sort -n): the first fifteen digits are sure; 0 if there is none.
+/// About the number that a line begins with (sort -n): the first fifteen digits are sure; 0 if
+/// there is none.
 fn number(line: &[u8]) -> f64 {
     let line = line.trim_ascii_start();
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,6 +1,7 @@
 //! Applies changes of content: writes, zeros, new sizes, shared blocks.
 //!
-//! Keeps `allocated` exact: for each block touched, what it will take when stored, before and after.
+//! Keeps `allocated` exact: for each block touched, what it will take when stored, before and
+//! after.
 
 use crate::data::Frozen;
 use crate::inode::Inode;
@@ -21,8 +22,8 @@ impl State {
         Err(Miss::Extents(ino, start..end).into())
     }
 
-    /// Changes inode `ino` by `change` and accounts for what blocks `range` take before and after, with
-    /// the block that the end of the file lies in.
+    /// Changes inode `ino` by `change` and accounts for what blocks `range` take before and after,
+    /// with the block that the end of the file lies in.
     fn account(&mut self, ino: Ino, range: Range<u64>, change: impl FnOnce(&mut Inode, u64) -> i64) {
         let block_size = self.block_size();
         let inode = self.inodes.get(&ino).expect("a changed file is in memory");
@@ -202,8 +203,9 @@ impl State {
     }
 }
 
-/// The work of a commit that puts `block` at `index` of another file, as bytes: it is hashed as if it were
-/// written, unless it is a whole one that goes where it came from; then there are rows to change.
+/// The work of a commit that puts `block` at `index` of another file, as bytes: it is hashed as if
+/// it were written, unless it is a whole one that goes where it came from; then there are rows to
+/// change.
 fn work_of_sharing(index: u64, block: &BlockRef, block_size: u64) -> u64 {
     let is_known = block.base == index * block_size && u64::from(block.length) == block_size;
     if is_known { block_size / 8 } else { block_size }
@@ -264,7 +266,8 @@ fn zero_range(inode: &mut Inode, range: Range<u64>, block_size: u64) -> i64 {
     dirty
 }
 
-/// Makes blocks `range` holes, the inline content with them; tells how many bytes are no longer dirty.
+/// Makes blocks `range` holes, the inline content with them; tells how many bytes are no longer
+/// dirty.
 fn drop_whole(inode: &mut Inode, range: Range<u64>) -> u64 {
     if range.contains(&0) {
         inode.row.inline = None;
@@ -295,7 +298,8 @@ fn cut(inode: &mut Inode, size: u64, block_size: u64) -> i64 {
             data.dirty.remove(&index);
         }
     }
-    // What a stored or frozen layer holds past the cut must not come back when the file grows again.
+    // What a stored or frozen layer holds past the cut must not come back when the file grows
+    // again.
     let end = data.block_end(index, inline.as_ref());
     dirty + data.zero(index, offset..end, end)
 }

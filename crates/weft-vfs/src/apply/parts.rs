@@ -1,8 +1,8 @@
 //! Changes that drop very many blocks, a part at a time.
 //!
-//! A part drops what one commit deletes in little time, and needs as much of a file's map in memory.
-//! It is a change of its own, from the end back: of a file that is cut, a crash leaves one that is
-//! longer than it was to be.
+//! A part drops what one commit deletes in little time, and needs as much of a file's map in
+//! memory. It is a change of its own, from the end back: of a file that is cut, a crash leaves one
+//! that is longer than it was to be.
 
 use crate::mutation::{Lost, Mutation, SetRow};
 use crate::state::{ROW_BYTES, State};
@@ -13,8 +13,8 @@ use weft_store::{Ino, Timestamp};
 /// Most blocks of a part.
 pub(crate) const PART_BLOCKS: u64 = 4096;
 
-/// Most blocks that a file drops at once when it becomes empty or is deleted: none of them has to be
-/// known for that.
+/// Most blocks that a file drops at once when it becomes empty or is deleted: none of them has to
+/// be known for that.
 const EMPTIED_BLOCKS: u64 = 1 << 18;
 
 impl State {
@@ -47,8 +47,8 @@ impl State {
         Err(Miss::Rest.into())
     }
 
-    /// Finds where a part begins that is to be dropped before the rest of `range`. None if there is no
-    /// more than a part in all.
+    /// Finds where a part begins that is to be dropped before the rest of `range`. None if there is
+    /// no more than a part in all.
     fn last_part(&mut self, ino: Ino, range: Range<u64>) -> Result<Option<u64>, Stop> {
         if range.end.saturating_sub(range.start) <= PART_BLOCKS {
             return Ok(None);

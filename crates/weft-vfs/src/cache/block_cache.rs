@@ -109,8 +109,9 @@ impl BlockCache {
         self.keep(id, Entry { start: 0, bytes: block, whole: true });
     }
 
-    /// Keeps `block`, made of block `old`, if that is here or there is room: whoever goes round more of them than fit would else never find
-    /// any. (`old` is read until the commit is over; then [`BlockCache::forget`] it.)
+    /// Keeps `block`, made of block `old`, if that is here or there is room: whoever goes round
+    /// more of them than fit would else never find any. (`old` is read until the commit is over;
+    /// then [`BlockCache::forget`] it.)
     pub(crate) fn succeed(&self, old: BlockId, id: BlockId, block: Block) {
         let entry = Entry { start: 0, bytes: block, whole: true };
         let has_room = self.blocks.lock().has_room(entry.weight());

@@ -1,8 +1,8 @@
 //! A hash map bounded by weight that evicts by the CLOCK algorithm (Corbató, 1968).
 //!
-//! A hand goes round the entries: one used since its last visit is spared once, a pinned one always,
-//! but what that can do without goes ([`Cached::shed`]).
-//! Invariant: `weight` is the sum of the weights recorded for the entries present.
+//! A hand goes round the entries: one used since its last visit is spared once, a pinned one
+//! always, but what that can do without goes ([`Cached::shed`]). Invariant: `weight` is the sum of
+//! the weights recorded for the entries present.
 
 use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
 use std::hash::{BuildHasher, Hash};
@@ -202,12 +202,14 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         found
     }
 
-    /// Whether entries are to be looked at that [`ClockMap::evict`] left for later, as it found none to spare among very many.
+    /// Whether entries are to be looked at that [`ClockMap::evict`] left for later, as it found
+    /// none to spare among very many.
     pub(crate) fn is_owed(&self) -> bool {
         self.owed > 0 && self.weight > self.weight_max && self.table.len() > self.entries_min
     }
 
-    /// Takes out one entry that may go, whatever all weigh. Looks at no more of them than for an eviction.
+    /// Takes out one entry that may go, whatever all weigh. Looks at no more of them than for an
+    /// eviction.
     pub(crate) fn spare(&mut self) -> Spared<K, V> {
         match self.go_round(STEPS_MAX).0 {
             Some((key, value)) => Spared::Entry(key, value),

@@ -1,7 +1,8 @@
 //! Blocks in memory that programs map to read in place.
 //!
-//! Who may read a file maps all of the memory that its blocks lie in, and nothing else: each file has a pool of its own. A block that
-//! several files have lies in the memory of the one that was read last.
+//! Who may read a file maps all of the memory that its blocks lie in, and nothing else: each file
+//! has a pool of its own. A block that several files have lies in the memory of the one that was
+//! read last.
 
 use super::{Cached, ClockMap, Spared};
 use parking_lot::Mutex;
@@ -72,8 +73,8 @@ impl SharedCache {
         Some(pool.clone())
     }
 
-    /// Has those who open `ino` from now on map other memory than those before: what they may read now they might not have read then. Who has it open keeps
-    /// what it was given.
+    /// Has those who open `ino` from now on map other memory than those before: what they may read
+    /// now they might not have read then. Who has it open keeps what it was given.
     pub(crate) fn renew(&self, ino: Ino) {
         if self.is_empty() {
             return;
@@ -110,7 +111,8 @@ impl SharedCache {
         Ok(self.place(pool, more_bytes)?.map(|place| place.holding(bytes)))
     }
 
-    /// A place in `pool` to fill, for which others may have to go; none if everything is in use. `more_bytes` as in [`Pool::place`].
+    /// A place in `pool` to fill, for which others may have to go; none if everything is in use.
+    /// `more_bytes` as in [`Pool::place`].
     pub(crate) fn place(&self, pool: &Pool, more_bytes: usize) -> io::Result<Option<Place>> {
         loop {
             if let Some(place) = pool.place(more_bytes)? {
@@ -125,7 +127,8 @@ impl SharedCache {
     /// Lets go of a block; false if there is none.
     fn spare(&self) -> bool {
         loop {
-            // The lock is for others in between, and what goes is dropped without it: that may give memory back to the system.
+            // The lock is for others in between, and what goes is dropped without it: that may give
+            // memory back to the system.
             let spared = match self.blocks.lock().spare() {
                 Spared::Entry(_, spared) => spared,
                 Spared::NotYet => continue,

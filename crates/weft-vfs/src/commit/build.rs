@@ -1,7 +1,8 @@
-//! Builds the blocks of a snapshot, what was written over what was there, and gives them to the store.
+//! Builds the blocks of a snapshot, what was written over what was there, and gives them to the
+//! store.
 //!
-//! A write of a few bytes makes a whole block, so the blocks of a commit may be many times its changes: they are
-//! built a few at a time, while the store has others on their way to the disk.
+//! A write of a few bytes makes a whole block, so the blocks of a commit may be many times its
+//! changes: they are built a few at a time, while the store has others on their way to the disk.
 
 use super::snapshot::{Job, Snapshot};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,8 +20,8 @@ const BYTES_A_THREAD: usize = 1 << 20;
 /// Bytes of blocks that are built, and stored, together.
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// The same on the way to a server: there they lie in memory until they are sent, three times as many, and
-/// beside them those that they take the place of.
+/// The same on the way to a server: there they lie in memory until they are sent, three times as
+/// many, and beside them those that they take the place of.
 const CHUNK_BYTES_AFAR: usize = 8 << 20;
 
 /// The blocks of some jobs; none for one whose base is damaged.
@@ -30,8 +31,9 @@ type Built = Result<Vec<Option<NewBlock>>>;
 type Bases = FxHashMap<BlockId, Option<Block>>;
 
 impl Vfs {
-    /// Stores the snapshot's blocks, and adds the extents that name them to its batch. What was written over a
-    /// damaged block stays dirty: the rest of the volume must not wait for it. Tells where the blocks lie.
+    /// Stores the snapshot's blocks, and adds the extents that name them to its batch. What was
+    /// written over a damaged block stays dirty: the rest of the volume must not wait for it. Tells
+    /// where the blocks lie.
     pub(super) fn store_blocks(
         &self,
         snapshot: &mut Snapshot,
@@ -53,7 +55,8 @@ impl Vfs {
         Ok(stored)
     }
 
-    /// Where the blocks lie of a snapshot that the store has. What is not there was damaged when it was stored.
+    /// Where the blocks lie of a snapshot that the store has. What is not there was damaged when it
+    /// was stored.
     pub(super) fn stored_blocks(&self, snapshot: &mut Snapshot) -> Result<Vec<BlockRef>> {
         snapshot.begin_again();
         let (mut stored, mut damaged) = (Vec::with_capacity(snapshot.jobs.len()), Vec::new());
@@ -99,7 +102,8 @@ impl Vfs {
         })
     }
 
-    /// What jobs need of the store, read together. It is not kept: when they are done, hardly anybody will ask for it.
+    /// What jobs need of the store, read together. It is not kept: when they are done, hardly
+    /// anybody will ask for it.
     fn bases(&self, jobs: &[Job]) -> Result<Bases> {
         let (mut bases, mut missing) = (Bases::default(), Vec::new());
         for job in jobs.iter().filter(|job| job.pieces.whole(0..job.len).is_none()) {

@@ -1,4 +1,5 @@
-//! Durable commits outlive the loss of the log that the store puts them into, or their loss is told.
+//! Durable commits outlive the loss of the log that the store puts them into, or their loss is
+//! told.
 //!
 //! SQLite believes what is left of its write-ahead log, or does without it, and says nothing. So
 //! before an fsync is answered because a commit has what it asks for, the intent log names that

@@ -200,9 +200,9 @@ impl State {
         self.evict();
     }
 
-    /// Block `job` is stored as `block`: unless it was dropped meanwhile, it is now the base. It may be shorter
-    /// than the layers it replaces, which reached past the end of the file: if the file grew since, it now
-    /// takes less than was accounted.
+    /// Block `job` is stored as `block`: unless it was dropped meanwhile, it is now the base. It
+    /// may be shorter than the layers it replaces, which reached past the end of the file: if the
+    /// file grew since, it now takes less than was accounted.
     fn install(&mut self, job: &Job, block: BlockRef) {
         let block_size = self.block_size();
         let Some(inode) = self.inodes.get(&job.ino) else { return };
@@ -235,7 +235,8 @@ impl State {
         for key in &snapshot.names {
             let generation = self.generation;
             let Some(slot) = self.names.get(key) else { continue };
-            // Whether the store has it is no longer certain; deleting what is not there is harmless.
+            // Whether the store has it is no longer certain; deleting what is not there is
+            // harmless.
             slot.stored = true;
             if slot.changed == snapshot.generation {
                 slot.changed = generation;

@@ -25,7 +25,8 @@ pub(crate) struct FileData {
     pub(crate) clearing: Ranges,
     /// Indices whose stored block came by sharing; the next commit puts their rows.
     pub(crate) shared: BTreeSet<u64>,
-    /// The store was asked whether rows of blocks are gone, and has them all: what is not there is a hole.
+    /// The store was asked whether rows of blocks are gone, and has them all: what is not there is
+    /// a hole.
     pub(crate) is_whole: bool,
     /// The commit in flight has changes of the map: until it ends the store tells what was before.
     pub(crate) is_in_flight: bool,
@@ -141,8 +142,8 @@ impl FileData {
         clean
     }
 
-    /// Makes bytes `range` of block `index` read as zeros, `end` being where its bytes end; tells how
-    /// many more bytes are dirty (fewer: negative).
+    /// Makes bytes `range` of block `index` read as zeros, `end` being where its bytes end; tells
+    /// how many more bytes are dirty (fewer: negative).
     pub(crate) fn zero(&mut self, index: u64, range: Range<usize>, end: usize) -> i64 {
         let range = range.start..range.end.min(end);
         if range.is_empty() {

@@ -1,5 +1,5 @@
-//! What a link follows from: what it says itself, and what the links on the way follow from. Those are
-//! shared, not copied: ways through views of views come to the same ones again and again.
+//! What a link follows from: what it says itself, and what the links on the way follow from. Those
+//! are shared, not copied: ways through views of views come to the same ones again and again.
 
 use super::watch::Cause;
 use rustc_hash::FxHashSet;

@@ -29,7 +29,8 @@ pub struct LinkDefinition {
     pub write: Option<String>,
     /// Whether results are kept.
     pub memo: bool,
-    /// Whether its length is left open as long as nobody has read it to its end, if nothing tells it; else it is computed as soon as somebody asks.
+    /// Whether its length is left open as long as nobody has read it to its end, if nothing tells
+    /// it; else it is computed as soon as somebody asks.
     pub lazy: bool,
     /// Whether programs read it past what the kernel keeps of files.
     pub direct: bool,
@@ -37,8 +38,8 @@ pub struct LinkDefinition {
     pub fuse: bool,
     /// What it looks like.
     pub view: ViewKind,
-    /// Whether its maker is known to have ordered it, if it runs code of its own. Of links from before
-    /// that was asked it is not: a program that restored attributes may have made them.
+    /// Whether its maker is known to have ordered it, if it runs code of its own. Of links from
+    /// before that was asked it is not: a program that restored attributes may have made them.
     pub trusted: bool,
 }
 
@@ -48,11 +49,13 @@ pub enum ViewKind {
     /// A file.
     #[default]
     File,
-    /// A directory that has what its one target has, a directory too: each file in it transformed, at any depth.
+    /// A directory that has what its one target has, a directory too: each file in it transformed,
+    /// at any depth.
     Directory {
         /// How entries are called, as a rule of sed(1), `s/REGEX/TEXT/`; else as they are.
         rename: Option<String>,
-        /// A regular expression that finds something in the names of those files that are transformed; the others are as they are.
+        /// A regular expression that finds something in the names of those files that are
+        /// transformed; the others are as they are.
         only: Option<String>,
     },
     /// A directory that has the members of its one target, a tar or zip archive, each transformed.
@@ -235,7 +238,8 @@ impl LinkDefinition {
         [read, inverse, write].into_iter().flatten()
     }
 
-    /// As a row holds it: keys and values, each ended by a NUL. `target` comes once for each, in their order.
+    /// As a row holds it: keys and values, each ended by a NUL. `target` comes once for each, in
+    /// their order.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut put = |key: &str, value: &[u8]| {
@@ -274,7 +278,8 @@ impl LinkDefinition {
         bytes
     }
 
-    /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft may understand.
+    /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft
+    /// may understand.
     pub fn decode(bytes: &[u8]) -> Option<LinkDefinition> {
         let mut definition = LinkDefinition::new(Vec::new(), "");
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).ok();
@@ -310,7 +315,8 @@ impl LinkDefinition {
 }
 
 impl LinkOrder {
-    /// As [`LinkDefinition::encode`], after the name and, in octal, the permission bits, each ended by a NUL.
+    /// As [`LinkDefinition::encode`], after the name and, in octal, the permission bits, each ended
+    /// by a NUL.
     pub fn encode(&self) -> Vec<u8> {
         let permissions = format!("{:o}", self.permissions);
         [&self.name[..], b"\0", permissions.as_bytes(), b"\0", &self.definition.encode()].concat()
@@ -327,10 +333,11 @@ impl LinkOrder {
 }
 
 impl Vfs {
-    /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`]; `Invalid` if [`LinkDefinition::check`] says what is wrong, `NotPermitted` if the
-    /// caller may make none that runs code of its own, or none that uses keys, `AccessDenied` if the
-    /// asker may not add names to the directory: whoever may set its attributes need not. `Loop` if it
-    /// would be a view in the directory that it shows.
+    /// Makes a transformation link, which to all who use it is a regular file. As [`Vfs::make`];
+    /// `Invalid` if [`LinkDefinition::check`] says what is wrong, `NotPermitted` if the caller may
+    /// make none that runs code of its own, or none that uses keys, `AccessDenied` if the asker may
+    /// not add names to the directory: whoever may set its attributes need not. `Loop` if it would
+    /// be a view in the directory that it shows.
     pub fn make_link(
         &self,
         caller: Caller,
@@ -376,8 +383,9 @@ impl Vfs {
         Ok(made)
     }
 
-    /// How transformation link `ino` would be ordered, without a name; none if it is none. Its permission bits are its own, whatever it leads to. `Corrupt` if its
-    /// row makes no sense, `AccessDenied` if whoever asks may not be told.
+    /// How transformation link `ino` would be ordered, without a name; none if it is none. Its
+    /// permission bits are its own, whatever it leads to. `Corrupt` if its row makes no sense,
+    /// `AccessDenied` if whoever asks may not be told.
     pub fn link_order(&self, ino: Ino) -> Result<Option<LinkOrder>> {
         self.run(|state| {
             let row = &state.inode(ino)?.row;
@@ -407,7 +415,8 @@ impl State {
         Ok(if gives && may { gid } else { caller.gid })
     }
 
-    /// The definition of transformation link `ino`. `Corrupt` if it cannot be read, which a later Weft may still do.
+    /// The definition of transformation link `ino`. `Corrupt` if it cannot be read, which a later
+    /// Weft may still do.
     pub(crate) fn link_of(&mut self, ino: Ino) -> Result<Arc<Link>, Stop> {
         let inode = self.inode(ino)?;
         if let Some(link) = &inode.link {

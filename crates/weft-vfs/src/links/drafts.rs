@@ -1,7 +1,9 @@
 //! What programs write to links that are written as a whole, kept apart until they close them.
 //!
-//! A draft begins when somebody opens such a link to write, and ends when the last one who did has closed it. It holds nothing until something is
-//! written; then it is what all who read the link get. Its content lies in a file without a name or, if it is not to lie in the volume as it is, in memory.
+//! A draft begins when somebody opens such a link to write, and ends when the last one who did has
+//! closed it. It holds nothing until something is written; then it is what all who read the link
+//! get. Its content lies in a file without a name or, if it is not to lie in the volume as it is,
+//! in memory.
 
 use super::led::Led;
 use crate::caller::{Caller, MakeNode};
@@ -41,7 +43,8 @@ struct Open {
 /// What is written to one link.
 #[derive(Default)]
 pub(crate) struct Draft {
-    /// How it looks, once something is written; taken while the volume's state is held, and never the other way round.
+    /// How it looks, once something is written; taken while the volume's state is held, and never
+    /// the other way round.
     now: Mutex<Look>,
     pub(super) content: Mutex<Written>,
     all_changes: Arc<AtomicU64>,
@@ -68,7 +71,8 @@ struct Look {
     drafted: Option<Drafted>,
     /// Whether there is something that its target does not have.
     is_new: bool,
-    /// What tells its content from what it was before, and from that of others; 0 if nothing is written.
+    /// What tells its content from what it was before, and from that of others; 0 if nothing is
+    /// written.
     change: u64,
 }
 
@@ -121,7 +125,8 @@ impl Drafts {
         self.open.keys().copied().collect()
     }
 
-    /// Notes that user `opener` has closed it, unless something is to be stored before, which is only said if `stores`.
+    /// Notes that user `opener` has closed it, unless something is to be stored before, which is
+    /// only said if `stores`.
     pub(super) fn closed(&mut self, link: Ino, opener: Option<u32>, stores: bool) -> Closed {
         let Some(open) = self.open.get_mut(&link) else { return Closed::Shared };
         if open.openers.len() > 1 {
@@ -153,7 +158,8 @@ impl Draft {
         *self.now.lock() = Look { drafted: Some(Drafted { size, mtime }), is_new: true, change };
     }
 
-    /// What tells its content from what it was before, and from that of any other; 0 if nothing is written.
+    /// What tells its content from what it was before, and from that of any other; 0 if nothing is
+    /// written.
     pub(super) fn change(&self) -> u64 {
         self.now.lock().change
     }

@@ -57,7 +57,8 @@ impl Below {
 }
 
 impl Drop for Below {
-    /// Lets go of the way there without a call in a call for each directory: there may be thousands.
+    /// Lets go of the way there without a call in a call for each directory: there may be
+    /// thousands.
     fn drop(&mut self) {
         let mut next = self.directory.take();
         while let Some(directory) = next {

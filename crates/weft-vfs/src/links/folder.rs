@@ -1,4 +1,5 @@
-//! Views of directories: what is in them is what is in their source, looked at whenever somebody asks.
+//! Views of directories: what is in them is what is in their source, looked at whenever somebody
+//! asks.
 
 use super::Version;
 use super::definition::Looks;
@@ -92,7 +93,8 @@ struct Entry {
 }
 
 impl Vfs {
-    /// As [`Vfs::lookup`], in something that may look like a directory. `NotShown` where there is nothing.
+    /// As [`Vfs::lookup`], in something that may look like a directory. `NotShown` where there is
+    /// nothing.
     pub(crate) fn lookup_in_view(&self, caller: Caller, view: Ino, name: &[u8]) -> Result<Attributes> {
         let found = self.look_up_in_view(caller, view, &Name::new(name)?);
         found.map_err(|error| if error.kind() == ErrorKind::NotFound { ErrorKind::NotShown.into() } else { error })
@@ -261,8 +263,9 @@ impl State {
         Ok(ino)
     }
 
-    /// The owner of what a view shows of `found`. A user can have a view call anything by any name and
-    /// say anything: that must not look as if it were somebody else's. Root may give away files.
+    /// The owner of what a view shows of `found`. A user can have a view call anything by any name
+    /// and say anything: that must not look as if it were somebody else's. Root may give away
+    /// files.
     fn shown_owner(&mut self, view: Ino, found: &InodeRow) -> Result<Maker, Stop> {
         let maker = self.maker_of(view)?;
         let is_theirs = maker.uid == 0 || maker.uid == found.uid;
@@ -285,7 +288,8 @@ impl State {
         Ok(if is_virtual(view) { self.inode(view)?.row.parent } else { view })
     }
 
-    /// Whether `ino`, which appears in a view, is a view by way of the one in which it appears: it would show itself without an end.
+    /// Whether `ino`, which appears in a view, is a view by way of the one in which it appears: it
+    /// would show itself without an end.
     fn shows_again(&mut self, ino: Ino) -> Result<bool, Stop> {
         let mut at = ino;
         // Or what it shows does, which appears in a view, too.

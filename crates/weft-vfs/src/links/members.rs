@@ -35,8 +35,8 @@ const TOO_MUCH: &str = "its members take more memory than networks of its view's
 /// Bytes of memory that all indexes may take, and so one of them.
 const INDEX_BYTES_MAX: usize = 256 << 20;
 
-/// About how many bytes an entry takes beside its name and target, and a directory with an entry, for
-/// which its map makes room for several.
+/// About how many bytes an entry takes beside its name and target, and a directory with an entry,
+/// for which its map makes room for several.
 const NODE_BYTES: usize = 200;
 const DIRECTORY_BYTES: usize = 1400;
 
@@ -103,8 +103,8 @@ impl Indexes {
         Some(index)
     }
 
-    /// Keeps one more, in the place of what there was of the same archive. Those used longest ago go
-    /// until all have room. Tells the archives of which there are some.
+    /// Keeps one more, in the place of what there was of the same archive. Those used longest ago
+    /// go until all have room. Tells the archives of which there are some.
     fn keep(&self, new: Known) -> Vec<Ino> {
         let mut all = self.0.lock();
         let mut gone: Vec<Known> = all.extract_if(.., |known| known.archive == new.archive).collect();
@@ -136,7 +136,8 @@ impl Indexes {
 /// The members of an archive, as a tree.
 #[derive(Debug, Default)]
 struct Index {
-    /// Directories by their paths, without slashes around; the root is empty. Names in them, and what they name.
+    /// Directories by their paths, without slashes around; the root is empty. Names in them, and
+    /// what they name.
     directories: BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Node>>,
     /// Bytes of memory that they take, about.
     bytes: usize,
@@ -184,7 +185,8 @@ impl Index {
         })
     }
 
-    /// Adds a member whose path leads somewhere within. What comes later wins, but for files in the place of directories that hold something.
+    /// Adds a member whose path leads somewhere within. What comes later wins, but for files in the
+    /// place of directories that hold something.
     fn add(&mut self, member: Member) {
         let names = member.path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
         let names: Vec<&[u8]> = names.collect();
@@ -302,7 +304,8 @@ impl Vfs {
         }
         let index = index.map_err(|error| {
             let path = self.path(view);
-            // What follows a colon may be bytes of the archive, which are no business of whoever reads the log.
+            // What follows a colon may be bytes of the archive, which are no business of whoever
+            // reads the log.
             let error = error.to_string();
             let why = error.split([':', '\n']).next().unwrap_or_default();
             tracing::warn!(

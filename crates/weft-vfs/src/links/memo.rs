@@ -1,9 +1,12 @@
-//! Results that outlive those who read them, and the mount: files without a name that say, in an attribute, what they are the result of.
+//! Results that outlive those who read them, and the mount: files without a name that say, in an
+//! attribute, what they are the result of.
 //!
-//! That is a digest of the network, and of what its targets hold: a target that is written again with the same bytes, copied, or renamed, gives what was
-//! computed before. (Of a target that not everybody may read this holds for the target itself alone: a link to a
-//! guess of its content would confirm the guess.) Nothing else tells them from files that programs have open without a name. What does not say it, or says it to other versions of the stages, is
-//! deleted as those are when the volume is opened.
+//! That is a digest of the network, and of what its targets hold: a target that is written again
+//! with the same bytes, copied, or renamed, gives what was computed before. (Of a target that not
+//! everybody may read this holds for the target itself alone: a link to a guess of its content
+//! would confirm the guess.) Nothing else tells them from files that programs have open without a
+//! name. What does not say it, or says it to other versions of the stages, is deleted as those are
+//! when the volume is opened.
 
 use super::Version;
 use crate::blocking::Wait;
@@ -75,7 +78,8 @@ enum Target {
 }
 
 impl Vfs {
-    /// What is kept of what `ino` gives; none if that is nothing, or it is no link, or leads nowhere. Computes nothing. `WouldBlock`, and as reading the store.
+    /// What is kept of what `ino` gives; none if that is nothing, or it is no link, or leads
+    /// nowhere. Computes nothing. `WouldBlock`, and as reading the store.
     pub fn memo(&self, ino: Ino) -> Result<Option<Memo>> {
         let version = self.run(|state| {
             if state.inode(ino)?.row.kind != Kind::Transformation {
@@ -90,13 +94,15 @@ impl Vfs {
         version.map_or(Ok(None), |version| self.views.memo(self, ino, &version))
     }
 
-    /// What the result of `version`, to which link `ino` leads, is known by. None if nothing tells that for now, such as while a target is changed and not committed
-    /// yet, or ever: commands of the machine are not the same everywhere. `WouldBlock`, and as reading the store.
+    /// What the result of `version`, to which link `ino` leads, is known by. None if nothing tells
+    /// that for now, such as while a target is changed and not committed yet, or ever: commands of
+    /// the machine are not the same everywhere. `WouldBlock`, and as reading the store.
     pub(super) fn memo_key(&self, ino: Ino, version: Version) -> Result<Option<Key>> {
         self.key_of(ino, version, &mut HashMap::new())
     }
 
-    /// The same, with those that were found on the way: links may lead to the same one in many ways.
+    /// The same, with those that were found on the way: links may lead to the same one in many
+    /// ways.
     fn key_of(&self, ino: Ino, version: Version, found: &mut HashMap<Version, Key>) -> Result<Option<Key>> {
         if let Some(key) = found.get(&version) {
             return Ok(Some(*key));
@@ -121,7 +127,8 @@ impl Vfs {
         Ok(Some(key))
     }
 
-    /// What tells the network of link `ino`, and its targets, if it leads to `version` and all that is committed.
+    /// What tells the network of link `ino`, and its targets, if it leads to `version` and all that
+    /// is committed.
     fn made_of(&self, ino: Ino, version: Version) -> Result<Option<(Vec<u8>, Vec<Target>)>> {
         self.run(|state| {
             let resolved = state.resolve(ino)?;

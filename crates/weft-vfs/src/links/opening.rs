@@ -1,7 +1,10 @@
-//! What programs do to links between opening and closing them: for ways in that tell of that, if asked to.
+//! What programs do to links between opening and closing them: for ways in that tell of that, if
+//! asked to.
 //!
-//! It costs requests, so it is asked for only where a volume has links that want it: those that leave their length open or are read past the
-//! kernel's cache, and those that are written as a whole. Whether there are any is an attribute of the volume's root, so that a mount knows it when it begins.
+//! It costs requests, so it is asked for only where a volume has links that want it: those that
+//! leave their length open or are read past the kernel's cache, and those that are written as a
+//! whole. Whether there are any is an attribute of the volume's root, so that a mount knows it when
+//! it begins.
 
 use super::definition::Writing;
 use super::drafts::{Closed, Written};
@@ -21,7 +24,8 @@ pub enum Opening {
     Plain,
     /// Past what the kernel keeps.
     Direct {
-        /// Whether nobody knows how long it is: it is read until a read gives nothing, and what there is comes at once.
+        /// Whether nobody knows how long it is: it is read until a read gives nothing, and what
+        /// there is comes at once.
         is_open: bool,
     },
     /// It is written as a whole, which takes effect by [`Vfs::flush`].
@@ -115,15 +119,18 @@ impl Vfs {
         })
     }
 
-    /// Puts what was written to link `ino` as a whole into its target, if anything was: all of it, or nothing if that fails or the volume crashes. As
-    /// [`Vfs::write`]; `AccessDenied` if the link leads elsewhere now, `Io` or `TimedOut` if the network fails.
+    /// Puts what was written to link `ino` as a whole into its target, if anything was: all of it,
+    /// or nothing if that fails or the volume crashes. As [`Vfs::write`]; `AccessDenied` if the
+    /// link leads elsewhere now, `Io` or `TimedOut` if the network fails.
     pub fn flush(&self, ino: Ino) -> Result<()> {
         let draft = self.state.lock().drafts.get(ino).cloned();
         draft.map_or(Ok(()), |draft| self.store_draft(ino, &draft))
     }
 
-    /// As [`Vfs::flush`], when a program has closed one of its descriptors. An empty draft waits once, for the next time, or the last ([`Vfs::closed`]): a shell closes a
-    /// copy of what `>` opened before the command writes anything, and nothing of the old content is to be lost by that if what follows makes no sense.
+    /// As [`Vfs::flush`], when a program has closed one of its descriptors. An empty draft waits
+    /// once, for the next time, or the last ([`Vfs::closed`]): a shell closes a copy of what `>`
+    /// opened before the command writes anything, and nothing of the old content is to be lost by
+    /// that if what follows makes no sense.
     pub fn flush_written(&self, ino: Ino) -> Result<()> {
         let waits = self.state.lock().drafts.get(ino).is_some_and(|draft| draft.waits_once());
         if waits { Ok(()) } else { self.flush(ino) }
@@ -140,13 +147,15 @@ impl Vfs {
         }
     }
 
-    /// `AccessDenied` if link `ino` is written as a whole: for those of whom nobody tells when they open and close it.
+    /// `AccessDenied` if link `ino` is written as a whole: for those of whom nobody tells when they
+    /// open and close it.
     pub(crate) fn refuse_drafts(&self, ino: Ino) -> Result<()> {
         let writing = self.run(|state| Ok(state.resolve(ino)?.writing))?;
         if writing == Writing::Whole { Err(ErrorKind::AccessDenied.into()) } else { Ok(()) }
     }
 
-    /// A program has closed link `ino`, which was a draft to it ([`Opening::Draft`]). `WouldBlock`: it is to be told once more.
+    /// A program has closed link `ino`, which was a draft to it ([`Opening::Draft`]). `WouldBlock`:
+    /// it is to be told once more.
     pub fn closed(&self, ino: Ino) -> Result<()> {
         let mut stores = true;
         loop {

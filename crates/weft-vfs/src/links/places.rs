@@ -1,9 +1,11 @@
-//! What links that keep places give, for programs that read them from front to back computed before they ask for it: any part can be computed
-//! by itself, so a second processor has something to do.
+//! What links that keep places give, for programs that read them from front to back computed before
+//! they ask for it: any part can be computed by itself, so a second processor has something to do.
 //!
-//! A part is computed of one version of the link, and given to nobody who finds another: what is read is what the target holds then. Whoever asks for
-//! a part that is being computed computes another one meanwhile. Nothing is computed ahead of those who read little at a time, or in no
-//! order, nor by code of others, which may take any time, nor of what another link gives: that may be something else while nobody looks, and then the same again.
+//! A part is computed of one version of the link, and given to nobody who finds another: what is
+//! read is what the target holds then. Whoever asks for a part that is being computed computes
+//! another one meanwhile. Nothing is computed ahead of those who read little at a time, or in no
+//! order, nor by code of others, which may take any time, nor of what another link gives: that may
+//! be something else while nobody looks, and then the same again.
 
 use super::resolve::Resolved;
 use crate::blocking::Wait;
@@ -109,7 +111,8 @@ impl PlacesAhead {
         }
     }
 
-    /// The bytes that a program reads from `offset` of link `ino`, as it is now, if somebody has computed them; else it is to do so itself. `WouldBlock`.
+    /// The bytes that a program reads from `offset` of link `ino`, as it is now, if somebody has
+    /// computed them; else it is to do so itself. `WouldBlock`.
     pub(super) fn read(
         &self,
         vfs: &Vfs,
@@ -268,7 +271,8 @@ impl Readers {
         self.list.iter_mut().find(|reader| reader.number == number)
     }
 
-    /// Somebody reads `len` bytes from `offset` of a link. Tells which reader that is, if it is one to compute ahead of.
+    /// Somebody reads `len` bytes from `offset` of a link. Tells which reader that is, if it is one
+    /// to compute ahead of.
     fn observe(&mut self, (ino, resolved): (Ino, &Resolved), offset: u64, len: usize) -> Option<u64> {
         if self.is_closed {
             return None;

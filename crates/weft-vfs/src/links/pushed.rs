@@ -1,7 +1,9 @@
-//! Networks that stand between a file and those who use it, for as long as somebody wants: pushed onto what is there, and popped, as modules of a stream are.
+//! Networks that stand between a file and those who use it, for as long as somebody wants: pushed
+//! onto what is there, and popped, as modules of a stream are.
 //!
-//! Each is a link that is in memory alone, made of the file or of the one pushed before it. A way in asks what a file is seen as ([`Vfs::seen`]), and works
-//! on that; whoever names the file within the volume (links, digests, other ways in) means the file itself.
+//! Each is a link that is in memory alone, made of the file or of the one pushed before it. A way
+//! in asks what a file is seen as ([`Vfs::seen`]), and works on that; whoever names the file within
+//! the volume (links, digests, other ways in) means the file itself.
 
 use super::compiled::Link;
 use super::definition::LinkDefinition;
@@ -109,7 +111,8 @@ impl Vfs {
         }
     }
 
-    /// The same of one of which it is enough to tell at once what is known: its length is 0 until somebody asks for it.
+    /// The same of one of which it is enough to tell at once what is known: its length is 0 until
+    /// somebody asks for it.
     pub fn seen_roughly(&self, attributes: Attributes) -> Attributes {
         let seen = self.seen(attributes.ino, None);
         if seen == attributes.ino {
@@ -127,10 +130,12 @@ impl Vfs {
         self.stacks.table.lock().onto.get(&link).copied()
     }
 
-    /// Pushes a network onto file `ino`. `Invalid` if it is no file or the network makes no sense there, `NotPermitted` if it is not `caller`'s file,
-    /// or if that user may have no such network, `NotSupported` if it changes the length and may not, `Loop` if there are too many,
+    /// Pushes a network onto file `ino`. `Invalid` if it is no file or the network makes no sense
+    /// there, `NotPermitted` if it is not `caller`'s file, or if that user may have no such
+    /// network, `NotSupported` if it changes the length and may not, `Loop` if there are too many,
     /// `NotSynchronized` if somebody is writing all of it anew, `QuotaExceeded` and `NoMemory` if
-    /// what the user pushed, or what all did, takes as much memory as it may; and as reading the code.
+    /// what the user pushed, or what all did, takes as much memory as it may; and as reading the
+    /// code.
     pub fn push(&self, caller: Caller, ino: Ino, scope: Scope, pushed: &Pushed) -> Result<()> {
         let owner = self.owner(ino)?;
         let definition = self.pushable(caller, ino, pushed)?;
@@ -149,7 +154,8 @@ impl Vfs {
         })?;
         self.hold(link);
         if let Err(error) = self.may_run(caller, link).and_then(|()| {
-            // What programs have written, and the kernel not passed on yet, was written to what they saw.
+            // What programs have written, and the kernel not passed on yet, was written to what
+            // they saw.
             self.looks_different(ino, scope);
             self.put_on(ino, scope, below, Layer { link, charge, by: caller.uid })
         }) {
@@ -171,7 +177,8 @@ impl Vfs {
         self.run(|state| Ok(state.inode(ino)?.row.uid))
     }
 
-    /// Whether the code is there that `link` runs, and `caller` may read it. Who may not is told no more.
+    /// Whether the code is there that `link` runs, and `caller` may read it. Who may not is told no
+    /// more.
     fn may_run(&self, caller: Caller, link: Ino) -> Result<()> {
         match self.run(|state| state.resolve(link)) {
             resolved if caller.uid == 0 => resolved.map(|_| ()),
@@ -239,7 +246,8 @@ impl Vfs {
         Ok(below)
     }
 
-    /// Pops the network that was pushed last. `Invalid` if there is none, `NotPermitted` and `NotSynchronized` as [`Vfs::push`].
+    /// Pops the network that was pushed last. `Invalid` if there is none, `NotPermitted` and
+    /// `NotSynchronized` as [`Vfs::push`].
     pub fn pop(&self, caller: Caller, ino: Ino, scope: Scope) -> Result<()> {
         let owner = self.attributes(ino)?.uid;
         if scope == Scope::Everybody && caller.uid != 0 && caller.uid != owner {
@@ -338,7 +346,8 @@ impl Vfs {
         gone.into_iter().for_each(|layer| self.release(layer.link, 1));
     }
 
-    /// Has those forget what they keep of file `ino` who see something else now, and pass on what they were to write.
+    /// Has those forget what they keep of file `ino` who see something else now, and pass on what
+    /// they were to write.
     fn looks_different(&self, ino: Ino, scope: Scope) {
         if scope == Scope::Everybody {
             blocking::waiting(|| self.announce([Change::Target { ino, range: 0..u64::MAX }]));

@@ -138,8 +138,8 @@ impl State {
         Ok(Maker { uid: view.uid, gid: view.gid })
     }
 
-    /// `AccessDenied` unless the asker may be told the definition of link `ino`: as its owner, as the
-    /// super-user, or if the link is open to the asker or leads nowhere.
+    /// `AccessDenied` unless the asker may be told the definition of link `ino`: as its owner, as
+    /// the super-user, or if the link is open to the asker or leads nowhere.
     pub(crate) fn permit_definition(&mut self, ino: Ino) -> Result<(), Stop> {
         let maker = self.maker_of(ino)?;
         let is_makers = |asker: &Asker| matches!(asker, Asker::User(person) if person.uid == maker.uid);

@@ -37,12 +37,14 @@ pub(super) enum Kept {
 const DRAFT_BYTES: usize = 1 << 20;
 
 impl Vfs {
-    /// As [`Vfs::read`], of link `ino`. As [`crate::state::State::resolve`], and `Io` if the network fails there.
+    /// As [`Vfs::read`], of link `ino`. As [`crate::state::State::resolve`], and `Io` if the
+    /// network fails there.
     pub(crate) fn read_link(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
         self.read_least(ino, offset, len, len)
     }
 
-    /// As [`Vfs::read`], but what a link gives comes as soon as there is any of it: there is more until nothing comes.
+    /// As [`Vfs::read`], but what a link gives comes as soon as there is any of it: there is more
+    /// until nothing comes.
     pub fn read_some(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
         match self.run(|state| state.file(ino).map(|_| ())) {
             Err(error) if error.kind() == ErrorKind::Transformed => self.read_least(ino, offset, len, len.min(1)),
@@ -118,7 +120,8 @@ impl Vfs {
         Err(self.changes_too_fast(ino))
     }
 
-    /// What link `ino`, which keeps places, gives from `offset` on; none if it is not what it was any more.
+    /// What link `ino`, which keeps places, gives from `offset` on; none if it is not what it was
+    /// any more.
     pub(super) fn of_places(&self, ino: Ino, resolved: &Resolved, offset: u64, len: usize) -> Result<Option<Rope>> {
         let (start, len) = match resolved.link.part {
             None => (0, len),
@@ -192,7 +195,8 @@ impl Vfs {
         }
     }
 
-    /// What `network`, which keeps places, makes of `bytes`; none if what it runs besides is not what it was.
+    /// What `network`, which keeps places, makes of `bytes`; none if what it runs besides is not
+    /// what it was.
     pub(super) fn applied(&self, network: &Network, bytes: Rope, files: &mut Targets) -> Result<Option<Rope>> {
         let apply =
             |bytes, files: &mut Targets| network.apply(bytes, files).map_err(|error| stopped(self, files, &error));
@@ -324,8 +328,8 @@ impl Vfs {
         Ok(Step::Wanting)
     }
 
-    /// Remembers the length of what `view` has computed. Whoever reads is told of a failure that may
-    /// pass; nobody needs a length for that.
+    /// Remembers the length of what `view` has computed. Whoever reads is told of a failure that
+    /// may pass; nobody needs a length for that.
     fn learn(&self, view: &View, resolved: &Resolved, wanted: Wanted) {
         if let Some(length) = view.len()
             && (length.failed.is_none() || matches!(wanted, Wanted::Length))

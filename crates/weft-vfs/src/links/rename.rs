@@ -2,9 +2,9 @@
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Bytes of memory that a compiled expression may take, in its first form. It is compiled within the
-/// least of these bounds that it fits into, so that one tells how much work it makes. Names are short:
-/// the documents give the last.
+/// Bytes of memory that a compiled expression may take, in its first form. It is compiled within
+/// the least of these bounds that it fits into, so that one tells how much work it makes. Names are
+/// short: the documents give the last.
 const SIZES: [usize; 5] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 
 /// About how many times the memory of its first form an expression takes: it is compiled backwards,
@@ -26,8 +26,9 @@ pub(crate) struct Expression {
     size: usize,
 }
 
-/// A rule as sed(1) has it: `s/REGEX/TEXT/`, with `g` for all matches and `i` for letters of any case behind it. What stands after `s` takes the
-/// place of the slashes. In TEXT `&` stands for what matched, `\1` to `\9` for groups.
+/// A rule as sed(1) has it: `s/REGEX/TEXT/`, with `g` for all matches and `i` for letters of any
+/// case behind it. What stands after `s` takes the place of the slashes. In TEXT `&` stands for
+/// what matched, `\1` to `\9` for groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Rename {
     expression: Expression,

@@ -32,7 +32,8 @@ pub(super) const DIGESTED_A_STEP: usize = 512;
 /// Targets that are copied for each step that they count as.
 const COPIED_A_STEP: usize = 64;
 
-/// How long after a failure that may pass it is not tried again what failed: to compute a length, to find a name, to read what hangs.
+/// How long after a failure that may pass it is not tried again what failed: to compute a length,
+/// to find a name, to read what hangs.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// Lengths that are remembered.
@@ -137,8 +138,9 @@ pub(crate) struct Length {
 }
 
 impl State {
-    /// Attributes of inode `ino`, as programs see them: a transformation link is a regular file as long as what it gives. Of one that leads
-    /// nowhere the length is 1, so that whoever reads it comes to hear of that.
+    /// Attributes of inode `ino`, as programs see them: a transformation link is a regular file as
+    /// long as what it gives. Of one that leads nowhere the length is 1, so that whoever reads it
+    /// comes to hear of that.
     pub(crate) fn attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         let inode = self.inode(ino)?;
         if inode.row.kind == Kind::Transformation {
@@ -159,7 +161,8 @@ impl State {
         Ok(Attributes { permissions: attributes.permissions & self.bits_without_opens(ino)?, ..attributes })
     }
 
-    /// The permission bits that link `ino` can have for those of whom nobody tells when they open it and close it.
+    /// The permission bits that link `ino` can have for those of whom nobody tells when they open
+    /// it and close it.
     fn bits_without_opens(&mut self, ino: Ino) -> Result<u32, Stop> {
         match self.resolve(ino) {
             Ok(resolved) if resolved.writing == Writing::Whole => Ok(0o777 & !WRITE),
@@ -222,8 +225,8 @@ impl State {
         self.link_attributes(ino, Measure::Never)
     }
 
-    /// The same of one that was just changed, so that there is no going back to fetch what is missing: a link of which something is, looks as
-    /// if it led nowhere.
+    /// The same of one that was just changed, so that there is no going back to fetch what is
+    /// missing: a link of which something is, looks as if it led nowhere.
     pub(crate) fn attributes_after(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         match self.attributes(ino) {
             Err(Stop::Miss(_)) => Ok(self.nowhere(ino)?),
@@ -243,7 +246,8 @@ impl State {
         }
     }
 
-    /// Permission bits of inode `ino`, as those see them of whom nobody tells when they open files: programs of a mount are checked by the kernel.
+    /// Permission bits of inode `ino`, as those see them of whom nobody tells when they open files:
+    /// programs of a mount are checked by the kernel.
     pub(crate) fn permission_bits(&mut self, ino: Ino) -> Result<u32, Stop> {
         let row = &self.inode(ino)?.row;
         let (kind, own) = (row.kind, row.permissions);
@@ -428,8 +432,8 @@ impl State {
         Ok(resolved)
     }
 
-    /// Adds to `resolved` what follows from one of its targets, and to `content` what tells which content that has; gives its times and what the
-    /// classes of `owner` may do with it.
+    /// Adds to `resolved` what follows from one of its targets, and to `content` what tells which
+    /// content that has; gives its times and what the classes of `owner` may do with it.
     fn reach(
         &mut self,
         resolved: &mut Resolved,
@@ -553,8 +557,9 @@ impl State {
         Ok(self.resolve(ino)?.version)
     }
 
-    /// Has reading a version fail as computing its length did, for as long as somebody may have been
-    /// told that length: of content that can be computed again, a part would pass for the whole.
+    /// Has reading a version fail as computing its length did, for as long as somebody may have
+    /// been told that length: of content that can be computed again, a part would pass for the
+    /// whole.
     pub(super) fn refuse_failed(&self, version: &Version) -> Result<(), Stop> {
         let failure = self.lengths.get(version).and_then(|length| length.failed);
         match failure.filter(|failure| failure.at.elapsed() < 2 * RETRY) {
@@ -571,9 +576,9 @@ impl State {
         self.lengths.insert(version, length);
     }
 
-    /// The inode at `path`, and what the classes of `owner` may do there for all that the directories on the way allow.
-    /// Adds what that follows from to `resolved`. `AccessDenied` before it looks for a name where
-    /// those who ask may not.
+    /// The inode at `path`, and what the classes of `owner` may do there for all that the
+    /// directories on the way allow. Adds what that follows from to `resolved`. `AccessDenied`
+    /// before it looks for a name where those who ask may not.
     fn walk(&mut self, path: &[u8], owner: Owner, resolved: &mut Resolved) -> Result<(Ino, u32), Stop> {
         let mut names: Vec<Vec<u8>> = components(path);
         let (mut at, mut allowed, mut symlinks) = (Ino::ROOT, 0o777, 0);
@@ -631,7 +636,8 @@ impl State {
         Ok(self.rights_of_link(at, &view, owner)? & SEARCH)
     }
 
-    /// What the classes of `owner` may do with link `ino`, which leads to `resolved`, as permission bits.
+    /// What the classes of `owner` may do with link `ino`, which leads to `resolved`, as permission
+    /// bits.
     fn rights_of_link(&mut self, ino: Ino, resolved: &Resolved, owner: Owner) -> Result<u32, Stop> {
         let row = self.inode(ino)?.row.clone();
         let permissions = row.permissions & resolved.permissions();
@@ -648,7 +654,8 @@ impl State {
 }
 
 impl Resolved {
-    /// The first target that holds no code for the network, and the only one of a link that keeps anything of it, or looks like a directory.
+    /// The first target that holds no code for the network, and the only one of a link that keeps
+    /// anything of it, or looks like a directory.
     pub(super) fn data(&self) -> Ino {
         self.targets[self.link.data]
     }
@@ -683,7 +690,8 @@ impl Resolved {
         self.rights & 0o400 != 0
     }
 
-    /// Whether anybody at all may do so with it by way of the link: if not, neither may who opened the link when it led elsewhere.
+    /// Whether anybody at all may do so with it by way of the link: if not, neither may who opened
+    /// the link when it led elsewhere.
     pub(super) fn lets_anybody(&self, rights: u32) -> bool {
         self.rights & rights != 0
     }
@@ -725,7 +733,8 @@ pub(super) fn components(path: &[u8]) -> Vec<Vec<u8>> {
 /// What tells the content of file `inode` now from what it was before.
 fn stamp(inode: &Inode) -> Vec<u8> {
     let row = &inode.row;
-    // What was not changed since it was read from the store changed last when its attributes did, or before.
+    // What was not changed since it was read from the store changed last when its attributes did,
+    // or before.
     let changed = if inode.content.0 == 0 { row.ctime.0.cast_unsigned() } else { 0 };
     [row.ino.0, row.generation.into(), inode.content.0, changed, row.size]
         .into_iter()
@@ -733,8 +742,9 @@ fn stamp(inode: &Inode) -> Vec<u8> {
         .collect()
 }
 
-/// What each class of `owner` may do with `row`, as permission bits. Where a class holds people of several classes of the row, or there are others
-/// with rights of their own, it is what all of them may do for sure.
+/// What each class of `owner` may do with `row`, as permission bits. Where a class holds people of
+/// several classes of the row, or there are others with rights of their own, it is what all of them
+/// may do for sure.
 fn rights(row: &InodeRow, has_acl: bool, owner: Owner) -> u32 {
     let bits = row.permissions;
     let (of_owner, of_group, of_others) = (bits >> 6 & 7, bits >> 3 & 7, bits & 7);

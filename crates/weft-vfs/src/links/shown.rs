@@ -1,7 +1,9 @@
-//! What is in directories, and in views: for the ways to what is in views of views, and to targets in them.
+//! What is in directories, and in views: for the ways to what is in views of views, and to targets
+//! in them.
 //!
-//! What a view shows of a directory follows from that directory, as long as it calls things as they are called there. Others have to be read: all names, or an archive. That is
-//! done without the state's lock ([`Miss::Shown`]), and remembered for as long as the view leads to the same.
+//! What a view shows of a directory follows from that directory, as long as it calls things as they
+//! are called there. Others have to be read: all names, or an archive. That is done without the
+//! state's lock ([`Miss::Shown`]), and remembered for as long as the view leads to the same.
 
 use super::Version;
 use super::folder::Seen;
@@ -39,7 +41,8 @@ enum Known {
 }
 
 impl State {
-    /// What is called `name` in `place`, a directory or a view. `NotFound`, `NotDirectory`, and as reading a view.
+    /// What is called `name` in `place`, a directory or a view. `NotFound`, `NotDirectory`, and as
+    /// reading a view.
     pub(super) fn within(&mut self, place: Ino, name: &Name) -> Result<Ino, Stop> {
         if self.inode(place)?.row.kind != Kind::Transformation {
             return Ok(self.existing(place, name.as_bytes())?.ino);
@@ -71,7 +74,8 @@ impl State {
         }
     }
 
-    /// Adds to `causes` what it follows from what a name in `place`, a directory or a view, names, or which names there are.
+    /// Adds to `causes` what it follows from what a name in `place`, a directory or a view, names,
+    /// or which names there are.
     pub(super) fn follows_from(&mut self, place: Ino, of: Of, causes: &mut Vec<Cause>) -> Result<(), Stop> {
         if self.inode(place)?.row.kind != Kind::Transformation {
             causes.push((place, of));

@@ -117,7 +117,8 @@ impl Sources for Targets {
 struct Files {
     targets: Targets,
     left: std::vec::IntoIter<Ino>,
-    /// If it is a module, and what it was when it was opened: what else the link leads to may change meanwhile, as by who writes through it.
+    /// If it is a module, and what it was when it was opened: what else the link leads to may
+    /// change meanwhile, as by who writes through it.
     module: Option<(Ino, Version)>,
     /// Which of their bytes.
     part: Range<u64>,

@@ -1,7 +1,8 @@
 //! The content of one version of a link, computed from its beginning on as far as somebody reads.
 //!
-//! It is kept in a file without a name as long as there is room for it, and then computed once. Else each reader that goes on somewhere has a run of
-//! the network of its own, with what it gave last, so that reads that overtake each other find it.
+//! It is kept in a file without a name as long as there is room for it, and then computed once.
+//! Else each reader that goes on somewhere has a run of the network of its own, with what it gave
+//! last, so that reads that overtake each other find it.
 
 use super::Version;
 use super::memo::{Key, Memo, Nameless};
@@ -67,7 +68,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Whether it is of no interest to the next one who asks: what took long to fail is not tried again at once.
+    /// Whether it is of no interest to the next one who asks: what took long to fail is not tried
+    /// again at once.
     pub(super) fn is_over(&self) -> bool {
         !self.is_lasting && (self.kind != ErrorKind::TimedOut || self.at.elapsed() >= RETRY)
     }
@@ -145,7 +147,8 @@ impl View {
         self.kept.as_ref().is_some_and(|kept| kept.run.is_some())
     }
 
-    /// Lets go of what runs, to be begun anew when somebody reads on: whoever drops it must hold no view.
+    /// Lets go of what runs, to be begun anew when somebody reads on: whoever drops it must hold no
+    /// view.
     pub(super) fn rest(&mut self) -> impl Send + use<> {
         let run = self.kept.as_mut().and_then(|kept| kept.run.take());
         if run.is_some() {
@@ -170,7 +173,8 @@ impl View {
         self.kept = None;
     }
 
-    /// How long it is, as far as that is known; with an error behind, one byte more, so that readers come to it.
+    /// How long it is, as far as that is known; with an error behind, one byte more, so that
+    /// readers come to it.
     pub(super) fn len(&self) -> Option<Length> {
         let end = self.end?;
         let passing = end.error.filter(|error| !error.is_lasting);
@@ -228,7 +232,8 @@ impl View {
         }
     }
 
-    /// The run that can give bytes from `offset` on, as the last one; if there is none, one from the beginning.
+    /// The run that can give bytes from `offset` on, as the last one; if there is none, one from
+    /// the beginning.
     fn passage(&mut self, offset: u64) -> Result<&mut Passage, RunError> {
         let nearest = self.runs.iter().enumerate().filter(|(_, run)| run.from <= offset).max_by_key(|(_, run)| run.to);
         if let Some((index, _)) = nearest {
@@ -258,7 +263,8 @@ impl View {
 
     fn failed(&mut self, error: RunError) -> Stopped {
         let Some(vfs) = self.targets.vfs.upgrade() else { return Stopped::Changed };
-        // What others of the owner's keep, who were read a little and not to their ends, goes first.
+        // What others of the owner's keep, who were read a little and not to their ends, goes
+        // first.
         if error.lacks_room() && vfs.views.rest_of(self.owner()) {
             return Stopped::Changed;
         }
@@ -316,7 +322,8 @@ impl Kept {
 
 impl Passage {
     fn append(&mut self, rope: &Rope) {
-        // A copy, in no more memory than it needs: a few bytes by reference may keep whole blocks of the source.
+        // A copy, in no more memory than it needs: a few bytes by reference may keep whole blocks
+        // of the source.
         let mut bytes = Buffer::default();
         rope.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
         self.held.push_back(bytes.freeze().whole());

@@ -1,9 +1,12 @@
-//! The views that there are: found by version, few enough. One that is forgotten goes, with what it keeps, when its last reader lets go of it.
+//! The views that there are: found by version, few enough. One that is forgotten goes, with what it
+//! keeps, when its last reader lets go of it.
 //!
-//! What is complete is also known by what it is the result of ([`super::memo`]), and stays when its view goes for want of use: as long as there is room,
-//! whoever comes to want the same finds it. Versions that are the same share a view.
+//! What is complete is also known by what it is the result of ([`super::memo`]), and stays when its
+//! view goes for want of use: as long as there is room, whoever comes to want the same finds it.
+//! Versions that are the same share a view.
 //!
-//! Locks: that of a view comes before that of the table, where one waits, and that before the state's. Nothing that holds a file is let go of under that of the table.
+//! Locks: that of a view comes before that of the table, where one waits, and that before the
+//! state's. Nothing that holds a file is let go of under that of the table.
 
 use super::Version;
 use super::memo::{Key, Memo, Nameless};
@@ -30,7 +33,8 @@ pub(crate) struct Views {
     table: Mutex<Table>,
     /// One at a time looks for what can rest: while one does, views seem to be read.
     resting: Mutex<()>,
-    /// Results that were begun to be computed, and those that were there when somebody wanted them anew.
+    /// Results that were begun to be computed, and those that were there when somebody wanted them
+    /// anew.
     pub(crate) computed: AtomicU64,
     pub(crate) found: AtomicU64,
 }
@@ -103,7 +107,8 @@ impl Views {
         Ok(view)
     }
 
-    /// The view of `version` keeps `bytes` now. Others go until there is room for all; false if there is none for this one.
+    /// The view of `version` keeps `bytes` now. Others go until there is room for all; false if
+    /// there is none for this one.
     pub(super) fn keeps(&self, vfs: &Vfs, version: &Version, bytes: u64) -> bool {
         let max = vfs.options.memo_bytes_max;
         let mut table = self.table.lock();
@@ -117,7 +122,8 @@ impl Views {
         has_room
     }
 
-    /// Has the result of `version`, if `view` has all of it, known by what it is made of, if that is known.
+    /// Has the result of `version`, if `view` has all of it, known by what it is made of, if that
+    /// is known.
     pub(super) fn complete(&self, vfs: &Vfs, version: &Version, view: &View) {
         let Some(file) = view.whole() else { return };
         // What fails is computed again some day.
@@ -135,7 +141,8 @@ impl Views {
         let _ = vfs.mark_memo(file, &key);
     }
 
-    /// A result from an earlier mount: `file`, of `bytes`, is what `key` tells. Where there is no room for all, those go that came first.
+    /// A result from an earlier mount: `file`, of `bytes`, is what `key` tells. Where there is no
+    /// room for all, those go that came first.
     pub(crate) fn found(&self, vfs: &Vfs, key: Key, file: Ino, bytes: u64) {
         vfs.hold(file);
         let file = Nameless::held(vfs, file);
@@ -146,8 +153,8 @@ impl Views {
         drop((twice, gone));
     }
 
-    /// Has what is complete belong to no view, and the rest forgotten, because the volume is closed. Its targets are to be committed before, and it
-    /// after that.
+    /// Has what is complete belong to no view, and the rest forgotten, because the volume is
+    /// closed. Its targets are to be committed before, and it after that.
     pub(crate) fn end(&self, vfs: &Vfs) {
         let views = {
             let mut table = self.table.lock();
@@ -186,7 +193,8 @@ impl Views {
         Ok(bytes.map(|bytes| Memo { bytes, is_complete: true }))
     }
 
-    /// Ends what runs of views that nobody reads at this moment, of half of them, those used longest ago first. Tells whether anything did.
+    /// Ends what runs of views that nobody reads at this moment, of half of them, those used
+    /// longest ago first. Tells whether anything did.
     pub(super) fn rest(&self) -> bool {
         let _one = self.resting.lock();
         let idle = self.idle();
@@ -278,7 +286,8 @@ impl Table {
         of_view.or_else(|| self.results.get(key).map(|stored| stored.bytes))
     }
 
-    /// The result that `key` tells, for `version`: that of another version, which has it, too, or one that belonged to none.
+    /// The result that `key` tells, for `version`: that of another version, which has it, too, or
+    /// one that belonged to none.
     fn known(&mut self, key: &Key, version: &Version, targets: Targets) -> Option<Entry> {
         if let Some(same) = self.complete.get(key).and_then(|same| self.views.get(same)) {
             return Some(Entry { view: same.view.clone(), used: 0, kept_bytes: 0, key: None });
@@ -331,8 +340,9 @@ impl Table {
         Some(stored)
     }
 
-    /// Takes out what is beyond what there may be, the longest unused first, those last that belong to a view, and never that of `but`. Of views that are
-    /// too many results stay, if they are complete.
+    /// Takes out what is beyond what there may be, the longest unused first, those last that belong
+    /// to a view, and never that of `but`. Of views that are too many results stay, if they are
+    /// complete.
     fn beyond(&mut self, views: usize, bytes: u64, but: &Version) -> Gone {
         let mut gone = Gone::default();
         while self.views.len() > views {
@@ -351,7 +361,8 @@ impl Table {
         gone
     }
 
-    /// Takes out results that belong to no view, those that came first first, until all that is kept has `bytes` at most, as far as that helps.
+    /// Takes out results that belong to no view, those that came first first, until all that is
+    /// kept has `bytes` at most, as far as that helps.
     fn shrink(&mut self, bytes: u64) -> Vec<Nameless> {
         let mut gone = Vec::new();
         while self.kept_bytes > bytes || self.results.len() > RESULTS_MAX {

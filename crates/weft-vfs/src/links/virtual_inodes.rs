@@ -1,7 +1,8 @@
 //! Inodes that nobody stores: entries of views.
 //!
-//! Each has a number that follows from its view's and from what it shows, so that it is the same one whenever it is looked for again. There are as many as
-//! somebody holds, and some more for those who do not tell what they hold.
+//! Each has a number that follows from its view's and from what it shows, so that it is the same
+//! one whenever it is looked for again. There are as many as somebody holds, and some more for
+//! those who do not tell what they hold.
 
 use crate::attributes::Attributes;
 use crate::caller::{Caller, Holds};

@@ -1,4 +1,5 @@
-//! Which links may give something else once something in the volume changes: for protocols whose clients keep what they were told.
+//! Which links may give something else once something in the volume changes: for protocols whose
+//! clients keep what they were told.
 //!
 //! A link is watched from when its attributes are told, or its content is read, until something
 //! changes that they follow from: a file that it reads, a name on the way there, or rights. Then it
@@ -163,7 +164,8 @@ impl State {
 }
 
 impl Vfs {
-    /// Whether what was told of link `ino` last is still so, and somebody will be told when it is not.
+    /// Whether what was told of link `ino` last is still so, and somebody will be told when it is
+    /// not.
     pub fn is_watched(&self, ino: Ino) -> bool {
         self.state.lock().watches.is_watched(ino)
     }

@@ -1,4 +1,5 @@
-//! Writing through links that can be undone: bytes in their places at once, else all of it when who writes is done.
+//! Writing through links that can be undone: bytes in their places at once, else all of it when who
+//! writes is done.
 
 use super::definition::Writing;
 use super::drafts::{Content, Draft, Written};
@@ -28,11 +29,13 @@ use weft_transform::{Bounds, Network, Run, RunError, Source, Sources};
 /// Bytes filled at once.
 const FILL_BYTES: usize = 1 << 20;
 
-/// What is put into a target as a whole and is longer than this, is put into a file of its own first.
+/// What is put into a target as a whole and is longer than this, is put into a file of its own
+/// first.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
 impl Vfs {
-    /// As [`Vfs::write`], through link `ino` into its target, or what is kept of it. `AccessDenied` if that cannot be.
+    /// As [`Vfs::write`], through link `ino` into its target, or what is kept of it. `AccessDenied`
+    /// if that cannot be.
     pub(crate) fn write_link(&self, ino: Ino, offset: u64, data: &[u8], writer: Writer) -> Result<Privileges> {
         if let Some(draft) = self.run(|state| state.draft_with(ino, MAY_WRITE))? {
             self.edit_draft(ino, &draft, Kept::All, |content| content.write(self, offset, data))?;
@@ -57,7 +60,8 @@ impl Vfs {
         })
     }
 
-    /// As [`Vfs::set_attributes`]: size and times are those of what link `ino` leads to, the rest its own. `AccessDenied` if that cannot be.
+    /// As [`Vfs::set_attributes`]: size and times are those of what link `ino` leads to, the rest
+    /// its own. `AccessDenied` if that cannot be.
     pub(crate) fn set_link_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
         let resolved = self.run(|state| state.resolve(ino))?;
         let inverse = resolved.link.inverse.as_ref().ok_or(ErrorKind::AccessDenied)?;
@@ -98,13 +102,15 @@ impl Vfs {
 
     /// Tells those who keep copies of the target of a link that was written through.
     fn target_changed(&self, resolved: &Resolved, range: Range<u64>) {
-        // Who writes to a file onto which something is pushed has its pages in hand, and they are what is seen of it.
+        // Who writes to a file onto which something is pushed has its pages in hand, and they are
+        // what is seen of it.
         if resolved.link.of.is_none() {
             self.announce([Change::Target { ino: resolved.data(), range }]);
         }
     }
 
-    /// Cuts off what link `ino` gives, or adds zeros: for good when who has it open closes it, or at once if nobody has.
+    /// Cuts off what link `ino` gives, or adds zeros: for good when who has it open closes it, or
+    /// at once if nobody has.
     fn set_draft_size(&self, ino: Ino, size: Option<u64>) -> Result<()> {
         let Some(size) = size else { return Ok(()) };
         let kept = if size == 0 { Kept::Nothing } else { Kept::All };
@@ -124,7 +130,8 @@ impl Vfs {
         })
     }
 
-    /// Where the next byte goes that is appended to link `ino`, if it is open to be written as a whole.
+    /// Where the next byte goes that is appended to link `ino`, if it is open to be written as a
+    /// whole.
     pub fn end_of_draft(&self, ino: Ino) -> Result<Option<u64>> {
         let Some(draft) = self.run(|state| state.draft_with(ino, MAY_WRITE))? else { return Ok(None) };
         match &*self.begun(ino, &draft, Kept::All)? {
@@ -138,7 +145,8 @@ impl Vfs {
         self.state.lock().drafts.get(ino).cloned()
     }
 
-    /// Changes what was written to link `ino`. As [`Vfs::write`], and `NotSynchronized` if the last one has closed it meanwhile who had it open.
+    /// Changes what was written to link `ino`. As [`Vfs::write`], and `NotSynchronized` if the last
+    /// one has closed it meanwhile who had it open.
     fn edit_draft(
         &self,
         ino: Ino,
@@ -254,7 +262,8 @@ impl Vfs {
         }
     }
 
-    /// Makes all that comes `from` there the content of file `target`, by way of a file without a name, `made` then, if it is much.
+    /// Makes all that comes `from` there the content of file `target`, by way of a file without a
+    /// name, `made` then, if it is much.
     fn put_into(&self, target: Ino, from: &mut dyn Source, made: &mut Option<Ino>) -> Result<(), NotStored> {
         let (mut bytes, mut len) = (Vec::new(), 0);
         while let Some(slice) = from.next().map_err(NotStored::of)? {
@@ -280,7 +289,8 @@ impl Vfs {
         Ok(self.change(|state| state.replace(target, &with, time))?)
     }
 
-    /// Writes into `range` of `target`, which lies past its end, what reads as zeros through the link.
+    /// Writes into `range` of `target`, which lies past its end, what reads as zeros through the
+    /// link.
     fn fill(&self, target: Ino, inverse: &Network, files: &mut Targets, range: Range<u64>) -> Result<()> {
         if range.is_empty() || self.undone(inverse, files, vec![0])?.to_vec() == [0] {
             return Ok(());
@@ -317,7 +327,8 @@ enum NotStored {
 }
 
 impl NotStored {
-    /// Why nothing comes of a network, or of several one after the other: what the first one says that fails.
+    /// Why nothing comes of a network, or of several one after the other: what the first one says
+    /// that fails.
     fn of(error: io::Error) -> NotStored {
         match error.downcast::<RunError>() {
             Ok(RunError::Source(before)) => NotStored::of(before),
@@ -336,7 +347,8 @@ impl From<crate::error::Error> for NotStored {
     }
 }
 
-/// What a network reads that undoes another: what was written to that one's link, and the code that it runs.
+/// What a network reads that undoes another: what was written to that one's link, and the code that
+/// it runs.
 struct Undoing<'a> {
     written: Option<Box<dyn Source>>,
     files: &'a mut Targets,

@@ -22,7 +22,8 @@ impl LockRange {
         (first <= last && first <= LockRange::END).then_some(LockRange { first, last: last.min(LockRange::END) })
     }
 
-    /// From `first` on, `len` bytes; 0: to the end, wherever that will be. None if it ends past 2^63-1.
+    /// From `first` on, `len` bytes; 0: to the end, wherever that will be. None if it ends past
+    /// 2^63-1.
     pub fn of_length(first: u64, len: u64) -> Option<LockRange> {
         let last = if len == 0 { LockRange::END } else { first.checked_add(len - 1)? };
         (first <= last && last <= LockRange::END).then_some(LockRange { first, last })

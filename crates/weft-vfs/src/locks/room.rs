@@ -1,7 +1,7 @@
 //! Room for locks: shares for each mount, and for each machine whose programs lock over a network.
 //!
-//! A machine's share is counted by its address, whatever names of clients it invents. What comes over
-//! a network has a bound in all, beside which mounts keep theirs.
+//! A machine's share is counted by its address, whatever names of clients it invents. What comes
+//! over a network has a bound in all, beside which mounts keep theirs.
 
 use super::{LockClient, LockError};
 use crate::shares::{Bounds, Shares};

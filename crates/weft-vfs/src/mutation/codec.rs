@@ -1,5 +1,5 @@
-//! Mutations as bytes for the intent log. Little endian, no padding; the layout is private to one mount
-//! and the next of the same format version. The decoder takes any bytes without harm.
+//! Mutations as bytes for the intent log. Little endian, no padding; the layout is private to one
+//! mount and the next of the same format version. The decoder takes any bytes without harm.
 
 use super::{Lost, Mutation, NewInode, Replacement, SetRow};
 use std::borrow::Cow;

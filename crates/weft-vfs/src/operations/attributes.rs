@@ -23,9 +23,10 @@ impl Vfs {
         self.run(|state| state.attributes(ino))
     }
 
-    /// Sets attributes (POSIX chmod(), chown(), truncate(), utimensat()); tells them all as they are then.
-    /// `TooBig`, `IsDirectory` or `Invalid` for the size of anything but a file, `NoSpace`, `QuotaExceeded`;
-    /// `NotSynchronized` for the owner of one that is written anew through what its owner pushed.
+    /// Sets attributes (POSIX chmod(), chown(), truncate(), utimensat()); tells them all as they
+    /// are then. `TooBig`, `IsDirectory` or `Invalid` for the size of anything but a file,
+    /// `NoSpace`, `QuotaExceeded`, `NotSynchronized` for the owner of one that is written anew
+    /// through what its owner pushed.
     pub fn set_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
         self.ready_for_owner(ino, &changes)?;
         let time = self.now();
@@ -60,8 +61,8 @@ impl Vfs {
         }
     }
 
-    /// Moves the access time of `ino` after a read, as the policy says. Not an operation of its own: it
-    /// goes with the next commit.
+    /// Moves the access time of `ino` after a read, as the policy says. Not an operation of its
+    /// own: it goes with the next commit.
     pub(crate) fn read_moves_atime(&self, ino: Ino) {
         if self.is_read_only() || self.options.atime == AtimePolicy::Never {
             return;

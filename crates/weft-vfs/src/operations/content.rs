@@ -21,8 +21,8 @@ const CALL_BYTES: u64 = 1 << 30;
 /// Most of them that are read and written, not shared.
 const CALL_BYTES_MOVED: u64 = 64 << 20;
 
-/// Most blocks shared by one mutation, so that the lock is not held for long, and what is loaded for
-/// it stays until it is done.
+/// Most blocks shared by one mutation, so that the lock is not held for long, and what is loaded
+/// for it stays until it is done.
 const SHARE_BLOCKS: u64 = 1024;
 
 /// Most blocks among which a hole is sought while the lock is held.
@@ -40,10 +40,10 @@ impl Vfs {
         }
     }
 
-    /// Allocates, punches or zeroes a range (Linux fallocate(2)). Allocating reserves nothing ahead: space
-    /// is checked, then found by the writes. Times move and privileges are lost as by a write of
-    /// one in the file's group, also where
-    /// nothing else changes. `Invalid` (empty range), `TooBig`, `NoSpace`, `QuotaExceeded`.
+    /// Allocates, punches or zeroes a range (Linux fallocate(2)). Allocating reserves nothing
+    /// ahead: space is checked, then found by the writes. Times move and privileges are lost as by
+    /// a write of one in the file's group, also where nothing else changes. `Invalid` (empty
+    /// range), `TooBig`, `NoSpace`, `QuotaExceeded`.
     pub fn allocate(&self, ino: Ino, offset: u64, len: u64, mode: AllocateMode) -> Result<()> {
         self.allocate_as(Writer::Member, ino, (offset, len), mode)
     }
@@ -76,7 +76,8 @@ impl Vfs {
         })
     }
 
-    /// Where the next data or hole begins (Linux lseek(2)). `NoData` at or past the end, or when no data follows.
+    /// Where the next data or hole begins (Linux lseek(2)). `NoData` at or past the end, or when no
+    /// data follows.
     pub fn seek(&self, ino: Ino, offset: u64, whence: Whence) -> Result<u64> {
         // What was looked at is not looked at again, and need not stay in memory.
         let mut from = offset / u64::from(self.block_size);
@@ -240,7 +241,8 @@ impl State {
         Ok(if lost.permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
     }
 
-    /// Makes all that file `ino` holds something else, whole or not at all, whenever the volume crashes. As [`Vfs::write`].
+    /// Makes all that file `ino` holds something else, whole or not at all, whenever the volume
+    /// crashes. As [`Vfs::write`].
     pub(crate) fn replace(&mut self, ino: Ino, with: &Replacement<'_>, time: Timestamp) -> Result<(), Stop> {
         let (bytes, rows) = match with {
             Replacement::Bytes(bytes) => (bytes.len() as u64, bytes.len() as u64),
@@ -257,8 +259,8 @@ impl State {
         self.perform(&Mutation::Replace { ino, with: with.clone(), lost, time })
     }
 
-    /// Shares as many whole blocks as `len` bytes hold (the last may be cut by the source's end if the target
-    /// ends there too); tells how many bytes that are, 0 if none can be.
+    /// Shares as many whole blocks as `len` bytes hold (the last may be cut by the source's end if
+    /// the target ends there too); tells how many bytes that are, 0 if none can be.
     fn share(
         &mut self,
         writer: Writer,

@@ -2,10 +2,10 @@
 //!
 //! Programs that restore files set whatever attributes an archive or another file system has, and
 //! the super-user runs them for others: an attribute that arrives so must do nothing. So no name
-//! that [`weft_attributes::is_reserved`] can be set as others are (`NotSupported`). Those that control
-//! something come through the ways of this module, and the ways in ask for a [`Nonce`] first, which
-//! nothing that is restored can have. (An ioctl would ask the kernel for neither the right to write
-//! to the directory nor whether the mount can be written.)
+//! that [`weft_attributes::is_reserved`] can be set as others are (`NotSupported`). Those that
+//! control something come through the ways of this module, and the ways in ask for a [`Nonce`]
+//! first, which nothing that is restored can have. (An ioctl would ask the kernel for neither the
+//! right to write to the directory nor whether the mount can be written.)
 
 use crate::error::{ErrorKind, Result};
 use crate::state::{ROW_BYTES, State};
@@ -42,8 +42,8 @@ impl Nonces {
         weft_digest::digest(&asked)
     }
 
-    /// What stands behind the nonce of user `uid` for `directory` in `value`. `NotSupported` if that
-    /// does not begin with it.
+    /// What stands behind the nonce of user `uid` for `directory` in `value`. `NotSupported` if
+    /// that does not begin with it.
     pub fn verified<'a>(&self, uid: u32, directory: Ino, value: &'a [u8]) -> Result<&'a [u8]> {
         let nonce = self.of(uid, directory);
         let (given, text) = value.split_at_checked(nonce.len()).ok_or(ErrorKind::NotSupported)?;

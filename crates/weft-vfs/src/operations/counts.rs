@@ -1,4 +1,5 @@
-//! Lines and words of files, counted once for each block: what is counted of a block is as true as its bytes as long as it is, and that is for ever.
+//! Lines and words of files, counted once for each block: what is counted of a block is as true as
+//! its bytes as long as it is, and that is for ever.
 
 use super::attributes::SIZE_MAX;
 use super::reading::Part;
@@ -12,8 +13,8 @@ use weft_block::Slice;
 use weft_store::{BlockId, BlockRef, Ino};
 use weft_transform::counting::Counts;
 
-/// Bytes of a file that are counted at once, and that the attribute [`weft_attributes::Attribute::Counts`]
-/// tells of, as [`Counts`]'s text: nobody can stop that.
+/// Bytes of a file that are counted at once, and that the attribute
+/// [`weft_attributes::Attribute::Counts`] tells of, as [`Counts`]'s text: nobody can stop that.
 pub const COUNTS_BYTES: u64 = 64 << 20;
 
 /// Bytes of what is kept.
@@ -50,7 +51,8 @@ impl CountsCache {
 }
 
 impl Vfs {
-    /// What the [`COUNTS_BYTES`] bytes of file `ino` from `offset` on hold: fewer at its end. `NotSupported` of a transformation link, else as [`Vfs::read`].
+    /// What the [`COUNTS_BYTES`] bytes of file `ino` from `offset` on hold: fewer at its end.
+    /// `NotSupported` of a transformation link, else as [`Vfs::read`].
     pub fn counts(&self, ino: Ino, offset: u64) -> Result<Counts> {
         if offset > SIZE_MAX {
             return Err(ErrorKind::Invalid.into());

@@ -31,8 +31,9 @@ pub struct ListedEntry {
     pub name: Vec<u8>,
 }
 
-/// Entries as bytes, one after another: position (8 bytes, little endian), letter of the kind, permissions (2 bytes), digest, length of the name (1 byte), name.
-/// Those without a digest are left out.
+/// Entries as bytes, one after another: position (8 bytes, little endian), letter of the kind,
+/// permissions (2 bytes), digest, length of the name (1 byte), name. Those without a digest are
+/// left out.
 pub(super) fn encode(entries: &[ListedRow]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for ListedRow { name, permissions, digest } in entries {
@@ -70,10 +71,11 @@ pub fn decode(mut bytes: &[u8]) -> Option<Vec<ListedEntry>> {
 }
 
 impl Vfs {
-    /// BLAKE3 of the content of a file, or the digest of a directory, as a reader would find them now (docs/reference/digest.md). What changed is
-    /// committed first, for digests follow from commits. None of what is neither, if the volume keeps no digests, or if the file is damaged or
-    /// has so many zeros that hashing them takes long. `AccessDenied` to those who may not read all
-    /// of it, `Stale`, and as [`Vfs::commit`]. `WouldBlock`.
+    /// BLAKE3 of the content of a file, or the digest of a directory, as a reader would find them
+    /// now (docs/reference/digest.md). What changed is committed first, for digests follow from
+    /// commits. None of what is neither, if the volume keeps no digests, or if the file is damaged
+    /// or has so many zeros that hashing them takes long. `AccessDenied` to those who may not read
+    /// all of it, `Stale`, and as [`Vfs::commit`]. `WouldBlock`.
     pub fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
         let kind = self.committed(ino)?;
         if let Some(kind @ (Kind::File | Kind::Directory)) = kind {
@@ -122,9 +124,10 @@ impl Vfs {
         })
     }
 
-    /// The entries of directory `ino` after position `after`, some of them, as a reader would find them now, with what its digest says of them. `None`
-    /// as of [`Vfs::digest`], and where the digest of one of them is not known. `AccessDenied` to those who may not list and search
-    /// the directory, or to whom one of them may not be told.
+    /// The entries of directory `ino` after position `after`, some of them, as a reader would find
+    /// them now, with what its digest says of them. `None` as of [`Vfs::digest`], and where the
+    /// digest of one of them is not known. `AccessDenied` to those who may not list and search the
+    /// directory, or to whom one of them may not be told.
     pub fn listed_entries(&self, ino: Ino, after: Cookie) -> Result<Option<Vec<ListedRow>>> {
         if self.committed(ino)? != Some(Kind::Directory) {
             return Ok(None);

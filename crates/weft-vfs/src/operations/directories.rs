@@ -21,10 +21,10 @@ const PAGE: usize = 2 * LISTED_MAX;
 const LOOKED_UP: usize = 64;
 
 impl Vfs {
-    /// Up to `limit` entries of directory `ino` after the one at `after` (`Cookie(0)`: from the start), in
-    /// cookie order; fewer only at the end, or where entries of the directory are damaged: then none are left
-    /// after them but `Corrupt`. An entry that exists all the while is listed exactly once, whatever else changes
-    /// between the calls.
+    /// Up to `limit` entries of directory `ino` after the one at `after` (`Cookie(0)`: from the
+    /// start), in cookie order; fewer only at the end, or where entries of the directory are
+    /// damaged: then none are left after them but `Corrupt`. An entry that exists all the while is
+    /// listed exactly once, whatever else changes between the calls.
     pub fn read_directory(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> {
         let mut listed = Vec::new();
         let mut after = after;
@@ -50,8 +50,8 @@ impl Vfs {
         Ok(listed)
     }
 
-    /// `entry` with the kind that programs see: a directory for a view, a file for any other link. Walkers
-    /// of trees go by it, and would pass a view by.
+    /// `entry` with the kind that programs see: a directory for a view, a file for any other link.
+    /// Walkers of trees go by it, and would pass a view by.
     fn as_listed(&self, entry: DirEntry) -> DirEntry {
         if entry.kind != Kind::Transformation {
             return entry;
@@ -112,7 +112,8 @@ impl Vfs {
         }
     }
 
-    /// The same with attributes, where they are at hand. Each inode with them is held once more if `caller.holds`.
+    /// The same with attributes, where they are at hand. Each inode with them is held once more if
+    /// `caller.holds`.
     pub fn read_directory_attributes(
         &self,
         caller: Caller,
@@ -140,8 +141,9 @@ impl Vfs {
         Ok(entries.into_iter().zip(found).collect())
     }
 
-    /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was removed since it was listed or is
-    /// damaged, and of transformation links: who lists them need not wait until each was computed.
+    /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was
+    /// removed since it was listed or is damaged, and of transformation links: who lists them need
+    /// not wait until each was computed.
     pub(crate) fn listed_attributes(&self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>> {
         match self.run(|state| state.listed_attributes(caller, entry)) {
             Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::Corrupt) => Ok(None),
@@ -165,9 +167,9 @@ impl State {
         Ok(Some(attributes))
     }
 
-    /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists it
-    /// will look at what is in it. False if that is not as many entries as it counts: then rows may be
-    /// gone, and nothing is kept.
+    /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists
+    /// it will look at what is in it. False if that is not as many entries as it counts: then rows
+    /// may be gone, and nothing is kept.
     pub(crate) fn learn_list(&mut self, ino: Ino, rows: &[NameRow]) -> Result<bool, Stop> {
         let inode = self.directory(ino)?;
         let counted = inode.row.size;
@@ -200,8 +202,8 @@ impl State {
         Ok(true)
     }
 
-    /// The entries after `after` that `rows` (all of the store's up to its last one, `limit` or fewer at the
-    /// end) and memory give together.
+    /// The entries after `after` that `rows` (all of the store's up to its last one, `limit` or
+    /// fewer at the end) and memory give together.
     fn merge(
         &mut self,
         ino: Ino,

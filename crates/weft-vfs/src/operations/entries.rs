@@ -31,7 +31,8 @@ enum Renaming {
     Nothing,
 }
 
-/// Whether a symbolic link can have `target`: `NotFound` if it is empty, `NameTooLong` past 4095 bytes.
+/// Whether a symbolic link can have `target`: `NotFound` if it is empty, `NameTooLong` past 4095
+/// bytes.
 pub(crate) fn check_target(target: &[u8]) -> Result<()> {
     match target.len() {
         0 => Err(ErrorKind::NotFound.into()),
@@ -78,7 +79,8 @@ impl Vfs {
         }
     }
 
-    /// The inode that `name` in directory `parent` names, of which nothing else is looked at. `NotFound`, `NotDirectory`.
+    /// The inode that `name` in directory `parent` names, of which nothing else is looked at.
+    /// `NotFound`, `NotDirectory`.
     pub fn named(&self, parent: Ino, name: &[u8]) -> Result<Ino> {
         self.run(|state| Ok(state.existing(parent, name)?.ino))
     }
@@ -93,9 +95,9 @@ impl Vfs {
         })
     }
 
-    /// Makes an inode of any kind but a symbolic link (POSIX open() with `O_CREAT | O_EXCL`, mkdir(),
-    /// mknod()). `Exists`, `NotFound` (the directory was removed), `NotDirectory`, `NameTooLong`, `NoSpace`,
-    /// `QuotaExceeded`, `ReadOnly`.
+    /// Makes an inode of any kind but a symbolic link (POSIX open() with `O_CREAT | O_EXCL`,
+    /// mkdir(), mknod()). `Exists`, `NotFound` (the directory was removed), `NotDirectory`,
+    /// `NameTooLong`, `NoSpace`, `QuotaExceeded`, `ReadOnly`.
     pub fn make(&self, caller: Caller, parent: Ino, name: &[u8], node: MakeNode) -> Result<Attributes> {
         let name = Name::new(name)?;
         if matches!(node.kind, Kind::Symlink | Kind::Transformation) {
@@ -112,8 +114,8 @@ impl Vfs {
         self.change(|state| state.make(caller, parent, None, node, None, time))
     }
 
-    /// Makes a symbolic link to `target`, any bytes (POSIX symlink()). As `make`, and `NotFound` for an
-    /// empty target, `NameTooLong` for one past 4095 bytes.
+    /// Makes a symbolic link to `target`, any bytes (POSIX symlink()). As `make`, and `NotFound`
+    /// for an empty target, `NameTooLong` for one past 4095 bytes.
     pub fn make_symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Attributes> {
         let name = Name::new(name)?;
         check_target(target)?;
@@ -132,9 +134,10 @@ impl Vfs {
         })
     }
 
-    /// Gives inode `ino` one more name (POSIX link()). `NotPermitted` for a directory, `TooManyLinks`,
-    /// `Exists`. An inode without a name that is still held gets one (Linux linkat() of an `O_TMPFILE`); that
-    /// the kernel refuses this for an unlinked file is its own rule.
+    /// Gives inode `ino` one more name (POSIX link()). `NotPermitted` for a directory,
+    /// `TooManyLinks`, `Exists`. An inode without a name that is still held gets one (Linux
+    /// linkat() of an `O_TMPFILE`); that the kernel refuses this for an unlinked file is its own
+    /// rule.
     pub fn link(&self, caller: Caller, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attributes> {
         let name = Name::new(name)?;
         let time = self.now();
@@ -159,9 +162,10 @@ impl Vfs {
         self.change(|state| state.remove_directory(parent, &name, time))
     }
 
-    /// Moves a name (POSIX rename(), Linux renameat2()): names in the two directories, replacing what the
-    /// target names unless `mode` says otherwise. `Invalid` (a directory would come to lie below itself),
-    /// `NotEmpty`, `IsDirectory`, `NotDirectory`, `Exists` (`NoReplace`), `NotFound`.
+    /// Moves a name (POSIX rename(), Linux renameat2()): names in the two directories, replacing
+    /// what the target names unless `mode` says otherwise. `Invalid` (a directory would come to lie
+    /// below itself), `NotEmpty`, `IsDirectory`, `NotDirectory`, `Exists` (`NoReplace`),
+    /// `NotFound`.
     pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
         let from = (from.0, Name::new(from.1)?);
         let to = (to.0, Name::new(to.1)?);

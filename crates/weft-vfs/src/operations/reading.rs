@@ -21,13 +21,15 @@ pub(super) enum Part {
     Bytes(Slice),
     /// Zeros.
     Zeros(usize),
-    /// Bytes `range` of a block in the store, under newer bytes at places counted from `range.start`.
+    /// Bytes `range` of a block in the store, under newer bytes at places counted from
+    /// `range.start`.
     Stored { block: BlockRef, range: Range<usize>, over: Vec<(usize, Slice)> },
 }
 
 impl Vfs {
-    /// Up to `len` bytes of file `ino` from `offset`; fewer only at its end. `IsDirectory`, `Invalid` (not a
-    /// file), `Io`, `Corrupt` (what is stored is not what was written), `WouldBlock`.
+    /// Up to `len` bytes of file `ino` from `offset`; fewer only at its end. `IsDirectory`,
+    /// `Invalid` (not a file), `Io`, `Corrupt` (what is stored is not what was written),
+    /// `WouldBlock`.
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
         let mut parts = match self.run(|state| state.plan_read(ino, offset, len)) {
             Err(error) if error.kind() == ErrorKind::Transformed => return self.read_link(ino, offset, len),
@@ -49,11 +51,13 @@ impl Vfs {
         Ok(rope)
     }
 
-    /// What `plan` tells now that `before`, of an earlier plan, could not be read because of `error`. None if that is no damage, or names the same blocks: then
-    /// what is stored is not what was written.
+    /// What `plan` tells now that `before`, of an earlier plan, could not be read because of
+    /// `error`. None if that is no damage, or names the same blocks: then what is stored is not
+    /// what was written.
     ///
-    /// A commit may have freed a block between the plan and its reading. Memory follows a moment after the store, so a commit that is
-    /// under way may have, too: it is waited for. `WouldBlock`.
+    /// A commit may have freed a block between the plan and its reading. Memory follows a moment
+    /// after the store, so a commit that is under way may have, too: it is waited for.
+    /// `WouldBlock`.
     pub(super) fn plan_anew<T>(
         &self,
         error: &Error,
@@ -161,8 +165,9 @@ impl Vfs {
         }
     }
 
-    /// Reads several blocks at once that lie far away, where each alone would be waited for: those of `parts`, or of a file that is read from
-    /// its start what the program is likely to go on with. `WouldBlock`.
+    /// Reads several blocks at once that lie far away, where each alone would be waited for: those
+    /// of `parts`, or of a file that is read from its start what the program is likely to go on
+    /// with. `WouldBlock`.
     fn read_together(&self, ino: Ino, offset: u64, parts: &[Part]) -> Result<()> {
         let Some(ahead) = self.read_ahead.as_ref().filter(|_| self.store.is_remote()) else { return Ok(()) };
         let missing = parts.iter().filter_map(|part| match part {

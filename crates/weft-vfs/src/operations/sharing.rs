@@ -55,7 +55,8 @@ enum Room {
 }
 
 impl Vfs {
-    /// The memory that readers of file `ino` map; none where nothing is shared ([`crate::Options::shared_bytes_max`]).
+    /// The memory that readers of file `ino` map; none where nothing is shared
+    /// ([`crate::Options::shared_bytes_max`]).
     pub fn shared_pool(&self, ino: Ino) -> Option<Arc<Pool>> {
         self.blocks.shared.pool(ino)
     }
@@ -65,8 +66,10 @@ impl Vfs {
         self.blocks.shared.bytes_max()
     }
 
-    /// Up to `len` bytes of file `ino` from `offset` on, in the memory of `pool`, which is [`Vfs::shared_pool`]'s; fewer at the file's end, and where there is
-    /// no room for more. None if there is none at all, as all is in use. `Invalid` (no file is as long), else as [`Vfs::read`].
+    /// Up to `len` bytes of file `ino` from `offset` on, in the memory of `pool`, which is
+    /// [`Vfs::shared_pool`]'s; fewer at the file's end, and where there is no room for more. None
+    /// if there is none at all, as all is in use. `Invalid` (no file is as long), else as
+    /// [`Vfs::read`].
     pub fn read_shared(&self, ino: Ino, pool: &Arc<Pool>, offset: u64, len: usize) -> Result<Option<Vec<SharedPart>>> {
         if offset > SIZE_MAX {
             return Err(ErrorKind::Invalid.into());
@@ -149,7 +152,8 @@ impl Gathering<'_> {
         Ok(Room::Enough)
     }
 
-    /// Adds bytes `range` of a stored block. All of it comes to lie in shared memory, and stays there for others as long as there is room.
+    /// Adds bytes `range` of a stored block. All of it comes to lie in shared memory, and stays
+    /// there for others as long as there is room.
     fn add_block(&mut self, block: &BlockRef, range: &Range<usize>) -> Result<Room> {
         let end = range.end.min(block.length as usize);
         if range.start < end {

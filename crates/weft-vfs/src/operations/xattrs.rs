@@ -22,8 +22,8 @@ const BYTES_MAX: usize = 64 << 10;
 /// keep others waiting until they are.
 const ALL_BYTES_MAX: usize = 1 << 20;
 
-/// How the name begins under which programs have a link made, which they then rename: it is not what
-/// users know the link by.
+/// How the name begins under which programs have a link made, which they then rename: it is not
+/// what users know the link by.
 pub const MADE_AS: &str = ".weft-link-";
 
 impl Vfs {

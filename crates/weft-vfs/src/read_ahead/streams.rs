@@ -6,8 +6,8 @@ use weft_store::Ino;
 /// Readers kept in mind.
 const STREAMS_MAX: usize = 32;
 
-/// Lengths of a read that it may lie off from where the last one ended: the kernel reads ahead too, and its requests
-/// come over several queues.
+/// Lengths of a read that it may lie off from where the last one ended: the kernel reads ahead too,
+/// and its requests come over several queues.
 const SLACK: u64 = 8;
 
 /// Bytes read in order before more is believed to follow.

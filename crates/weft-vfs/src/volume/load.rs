@@ -1,7 +1,8 @@
 //! Fetches from the store what an operation lacks.
 //!
-//! A read that spans the end of a commit may be older than what the commit made clean, so it is thrown
-//! away and the operation asks again. Otherwise what changed meanwhile is still in memory, and wins.
+//! A read that spans the end of a commit may be older than what the commit made clean, so it is
+//! thrown away and the operation asks again. Otherwise what changed meanwhile is still in memory,
+//! and wins.
 
 use super::Vfs;
 use crate::apply::PART_BLOCKS;
@@ -25,7 +26,8 @@ const INODES_READ_AFAR: usize = 512;
 /// So many.
 const SEVERAL: u32 = 4;
 
-/// By how much one that is not near the one before lessens how many were: whoever goes through a tree jumps at times and then goes on.
+/// By how much one that is not near the one before lessens how many were: whoever goes through a
+/// tree jumps at times and then goes on.
 const DOUBT: u32 = 4;
 
 /// Ancestors of a directory that are read when one of them is missing.
@@ -34,8 +36,9 @@ const ANCESTORS_READ: usize = 1 << 10;
 /// Entries of a directory that are read when one of them is looked for, at most.
 const NAMES_READ: usize = 64;
 
-/// Of a file with holes and more blocks than this, and of a directory of more entries, nobody asks whether rows are
-/// gone before one counts as a hole, or a name as free: looking at all of them takes too long.
+/// Of a file with holes and more blocks than this, and of a directory of more entries, nobody asks
+/// whether rows are gone before one counts as a hole, or a name as free: looking at all of them
+/// takes too long.
 const COUNTED_MAX: u64 = 1 << 18;
 
 /// Inodes that were missing lately.
@@ -54,7 +57,8 @@ impl Default for Locality {
 }
 
 impl Locality {
-    /// Tells how many inodes to read at once now that `ino` is missing, from a store that is far away or not.
+    /// Tells how many inodes to read at once now that `ino` is missing, from a store that is far
+    /// away or not.
     fn miss(&mut self, ino: Ino, is_far: bool) -> usize {
         let last = std::mem::replace(&mut self.last, ino);
         let is_near = ino.0.wrapping_sub(last.0) <= 2 * self.read.max(INODES_READ) as u64;
@@ -119,8 +123,8 @@ impl Vfs {
         )
     }
 
-    /// The stored blocks of `ino` in `range`. Before one that is not there counts as a hole, the store is asked
-    /// whether rows of the file are gone: once while it is in memory.
+    /// The stored blocks of `ino` in `range`. Before one that is not there counts as a hole, the
+    /// store is asked whether rows of the file are gone: once while it is in memory.
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         let rows = self.store.extents(ino, range.clone())?;
         let followed = rows.iter().zip(range.start..).take_while(|((index, _), expected)| index == expected).count();
@@ -183,8 +187,8 @@ impl Vfs {
         )
     }
 
-    /// Fails if rows of entries of `directory` are gone or damaged, unless it has more than `most` entries. The store
-    /// is asked once while the directory is in memory.
+    /// Fails if rows of entries of `directory` are gone or damaged, unless it has more than `most`
+    /// entries. The store is asked once while the directory is in memory.
     pub(crate) fn refuse_missing_names(&self, directory: Ino, most: u64) -> Result<()> {
         let ask = |state: &mut State| {
             let inode = state.inodes.peek(&directory)?;

@@ -24,7 +24,8 @@ use weft_block::{Block, pool};
 use weft_store::log::OperationLog;
 use weft_store::{Durability, Store};
 
-/// Bytes read ahead of each reader if nobody says how many: where each run of blocks waits for a server there must be more of them on their way.
+/// Bytes read ahead of each reader if nobody says how many: where each run of blocks waits for a
+/// server there must be more of them on their way.
 const AHEAD: u64 = 8 << 20;
 const AHEAD_REMOTE: u64 = 16 << 20;
 
@@ -32,8 +33,8 @@ const AHEAD_REMOTE: u64 = 16 << 20;
 const DRAINED_PARTS: u32 = 16;
 
 impl Vfs {
-    /// Opens the volume in `store`: applies again what `log` has beyond the last commit, deletes inodes
-    /// that were open without a name, but for results of networks, and starts the committer.
+    /// Opens the volume in `store`: applies again what `log` has beyond the last commit, deletes
+    /// inodes that were open without a name, but for results of networks, and starts the committer.
     pub fn open(
         store: Arc<dyn Store>,
         log: Option<OperationLog>,
@@ -178,15 +179,16 @@ impl Vfs {
         }
     }
 
-    /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then keeps
-    /// what it has in memory, and closing may be tried again.
+    /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then
+    /// keeps what it has in memory, and closing may be tried again.
     pub fn close(&self) -> Result<()> {
         self.places_ahead.close();
         self.refuse_lost()?;
         if !self.options.read_only {
             self.store_drafts();
             if self.views.kept_bytes() > 0 {
-                // What results are made of is told by what is committed. Where that fails, it fails again below.
+                // What results are made of is told by what is committed. Where that fails, it fails
+                // again below.
                 let _ = self.commit();
             }
             self.views.end(self);
@@ -222,8 +224,8 @@ impl Drop for Vfs {
 }
 
 impl Vfs {
-    /// Drains what is gone and too large to be deleted at once, as far as there is room for it in the
-    /// next commit, which then follows.
+    /// Drains what is gone and too large to be deleted at once, as far as there is room for it in
+    /// the next commit, which then follows.
     fn drain(&self) {
         for _ in 0..DRAINED_PARTS {
             let drained = self.run(|state| {
@@ -257,7 +259,8 @@ fn start_committer(vfs: &Arc<Vfs>) -> Result<()> {
     Ok(())
 }
 
-/// Commits at each interval, later if that loses nothing, sooner when kicked, until the volume closes or is dropped.
+/// Commits at each interval, later if that loses nothing, sooner when kicked, until the volume
+/// closes or is dropped.
 fn commit_loop(vfs: &Weak<Vfs>) {
     let mut intervals = 1;
     while let Some(vfs) = vfs.upgrade() {

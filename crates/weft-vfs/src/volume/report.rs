@@ -31,8 +31,8 @@ fn sizes(space: &Space, dirty: u64, quota: Option<(u64, u64)>) -> (u64, u64, u64
 }
 
 impl Vfs {
-    /// A path that leads to `ino`, for messages, or led there lately; of what a view shows, the path of its target; `#` and
-    /// its number if none is known.
+    /// A path that leads to `ino`, for messages, or led there lately; of what a view shows, the
+    /// path of its target; `#` and its number if none is known.
     pub fn path(&self, ino: Ino) -> Vec<u8> {
         if let Ok(Some(target)) = self.run(|state| state.shown_target(ino)) {
             return [&target[..], b" in a view"].concat();
@@ -44,8 +44,8 @@ impl Vfs {
         path.unwrap_or_else(|_| format!("#{}", ino.0).into_bytes())
     }
 
-    /// Space and inodes, as statvfs() tells them: of the quota if there is one, and of the place the volume
-    /// lies in.
+    /// Space and inodes, as statvfs() tells them: of the quota if there is one, and of the place
+    /// the volume lies in.
     pub fn statfs(&self) -> Result<Statfs> {
         self.may_read_rows()?;
         let space = self.store.space()?;

@@ -100,8 +100,8 @@ impl FailedWriteback {
 }
 
 impl Vfs {
-    /// Notes that the kernel could not pass on `range` of file `ino`, as `error` says: until that is
-    /// written again, [`Vfs::sync_file`] fails.
+    /// Notes that the kernel could not pass on `range` of file `ino`, as `error` says: until that
+    /// is written again, [`Vfs::sync_file`] fails.
     pub fn writeback_failed(&self, ino: Ino, range: Range<u64>, error: &Error) {
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Stale) {
             return;
@@ -124,8 +124,8 @@ impl Vfs {
         self.state.lock().failed_writeback.remove(ino, range);
     }
 
-    /// As [`Vfs::sync`], for whoever changed file `ino` by way of the kernel. Fails as the write did
-    /// while changes are missing that the kernel could not pass on.
+    /// As [`Vfs::sync`], for whoever changed file `ino` by way of the kernel. Fails as the write
+    /// did while changes are missing that the kernel could not pass on.
     pub fn sync_file(&self, ino: Ino) -> Result<()> {
         self.sync()?;
         match self.state.lock().failed_writeback.of(ino) {
@@ -134,8 +134,8 @@ impl Vfs {
         }
     }
 
-    /// Says which changes are missing that the kernel could not pass on, if there are any: in words,
-    /// for the volume's owner.
+    /// Says which changes are missing that the kernel could not pass on, if there are any: in
+    /// words, for the volume's owner.
     pub fn failed_writeback(&self) -> Option<String> {
         let files: Vec<Ino> = self.state.lock().failed_writeback.files.keys().copied().collect();
         for ino in files {

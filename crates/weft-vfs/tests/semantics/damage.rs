@@ -1,5 +1,5 @@
-//! Rows that are damaged one at a time: what is read is right or an error, and whatever was there is
-//! never absent.
+//! Rows that are damaged one at a time: what is read is right or an error, and whatever was there
+//! is never absent.
 //!
 //! Some of all cases are tried, ever the same; with WEFT_SOAK=factor so many times more.
 
@@ -33,8 +33,8 @@ struct There {
 }
 
 impl There {
-    /// Fills a new volume: directories of fewer and of more entries than are read at once, a file with
-    /// holes, one without, extended attributes.
+    /// Fills a new volume: directories of fewer and of more entries than are read at once, a file
+    /// with holes, one without, extended attributes.
     fn fill(store: Arc<dyn Store>) -> There {
         let vfs = mount(store).expect("opens");
         let mut there = There { directories: BTreeMap::from([(Ino::ROOT, BTreeMap::new())]), ..There::default() };

@@ -1,4 +1,5 @@
-//! Where programs sync, commits of the background are put off as long as the intent log has all there is: nobody must notice.
+//! Where programs sync, commits of the background are put off as long as the intent log has all
+//! there is: nobody must notice.
 
 use crate::{Volume, options, volume_options};
 use std::sync::Arc;

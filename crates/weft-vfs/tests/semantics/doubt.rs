@@ -1,11 +1,13 @@
-//! Commits that happen although whoever made them was told that they failed: a connection broke, or a server finished them later.
+//! Commits that happen although whoever made them was told that they failed: a connection broke, or
+//! a server finished them later.
 
 use crate::{Volume, options, volume_options};
 use weft_store::ErrorKind as StoreError;
 use weft_testkit::{Calls, Faults, InDoubt, check_rows};
 use weft_vfs::{Ino, Options, SetAttributes};
 
-/// A file of two blocks, a piece of the first written anew; nothing of what is stored is kept in memory.
+/// A file of two blocks, a piece of the first written anew; nothing of what is stored is kept in
+/// memory.
 fn written() -> (Volume, Ino) {
     let volume = Volume::with(volume_options(), Options { block_cache_bytes: 0, ..options() });
     let ino = volume.file("file");
@@ -20,7 +22,8 @@ fn resize(volume: &Volume, ino: Ino, size: u64) {
     volume.vfs.set_attributes(ino, set).expect("sized");
 }
 
-/// A commit of which its maker hears so is found by a later try: nothing is lost, nor taken for damage.
+/// A commit of which its maker hears so is found by a later try: nothing is lost, nor taken for
+/// damage.
 fn is_found(doubt: InDoubt) {
     let (mut volume, ino) = written();
     volume.store.leave_in_doubt(doubt);

@@ -394,7 +394,8 @@ fn a_draft_is_for_those_to_whom_its_link_is_open() {
     assert_eq!(volume.all_of(link), b"secret draft");
 }
 
-/// A volume with a link `link` to `/way.gz`, which is user 1000's and closed to others, and what that holds.
+/// A volume with a link `link` to `/way.gz`, which is user 1000's and closed to others, and what
+/// that holds.
 fn with_closed_target(stored: &[u8]) -> (Volume, Ino, Ino) {
     let volume = Volume::told(volume_options(), options());
     let file = volume.file("way.gz");

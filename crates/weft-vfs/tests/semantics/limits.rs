@@ -124,7 +124,8 @@ fn an_operation_that_may_not_wait_says_so_and_changes_nothing() {
     assert_eq!(volume.read(ino, 0, 1), [2]);
 }
 
-/// Little is changed, but what is to come needs more than is left, and nothing else would have anything committed for an hour.
+/// Little is changed, but what is to come needs more than is left, and nothing else would have
+/// anything committed for an hour.
 #[test]
 fn who_needs_much_room_has_it_made() {
     let commit_interval = Duration::from_hours(1);
@@ -195,8 +196,8 @@ fn changes_are_taken_as_before_if_they_cannot_be_committed_to_be_refused() {
     volume.vfs.refuse_changes().expect("committed");
 }
 
-/// One user's directories, nested half a million deep, kept all others waiting for minutes: the walk
-/// up from there began again for each directory that was not in memory.
+/// One user's directories, nested half a million deep, kept all others waiting for minutes: the
+/// walk up from there began again for each directory that was not in memory.
 #[test]
 fn a_directory_is_not_moved_to_where_the_way_up_is_too_long() {
     const LEVELS: usize = 1 << 14;

@@ -777,7 +777,8 @@ fn archives_that_would_take_too_much_memory_are_refused() {
     }
     volume.write(archive, 0, &deep.into_inner().expect("whole"));
     assert_eq!(refused(), ErrorKind::Io);
-    // A path longer than any program can name is not shown; a member whose content is not there is an archive cut off.
+    // A path longer than any program can name is not shown; a member whose content is not there is
+    // an archive cut off.
     volume.change(archive, SetAttributes { size: Some(0), ..SetAttributes::default() });
     volume.write(archive, 0, &tar_of(&[(b"a", b"content")])[..515]);
     assert_eq!(refused(), ErrorKind::Io);

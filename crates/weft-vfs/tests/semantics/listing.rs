@@ -4,7 +4,8 @@ use crate::{FILE, Volume, options};
 use std::collections::BTreeMap;
 use weft_vfs::{Caller, Cookie, Ino, Options, RenameMode};
 
-/// Lists all of `ino` by pages of `limit`, with `between` the pages; counts how often each name came.
+/// Lists all of `ino` by pages of `limit`, with `between` the pages; counts how often each name
+/// came.
 fn list(volume: &Volume, ino: Ino, limit: usize, mut between: impl FnMut()) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     let mut after = Cookie(0);

@@ -1,4 +1,5 @@
-//! Links that keep places, read from front to back: what they give is computed before it is asked for.
+//! Links that keep places, read from front to back: what they give is computed before it is asked
+//! for.
 
 use crate::{Volume, options, volume_options};
 use std::sync::Barrier;

@@ -39,7 +39,8 @@ fn resolving_a_link_takes_a_bounded_number_of_steps_in_all() {
     assert_eq!(volume.all(times("plain", "/x/../x/../file", 500)).unwrap(), [b'A'; 500]);
 }
 
-/// A few expressions that take much to compile, or many that do not, are on the way to a link's targets.
+/// A few expressions that take much to compile, or many that do not, are on the way to a link's
+/// targets.
 #[test]
 fn compiling_names_of_views_and_matching_them_are_steps() {
     let volume = Volume::new();

@@ -129,7 +129,8 @@ fn threads_that_rename_directories_into_each_other_never_make_a_loop() {
     }
 }
 
-/// A commit frees the blocks that it replaces in the store a moment before memory knows of the new ones.
+/// A commit frees the blocks that it replaces in the store a moment before memory knows of the new
+/// ones.
 #[test]
 fn a_block_that_a_commit_has_just_replaced_is_not_taken_for_damage() {
     let volume = Volume::with(volume_options(), Options { block_cache_bytes: 0, ..options() });

@@ -36,7 +36,8 @@ impl Tree {
 
 type Operation = fn(&Vfs, &Tree);
 
-/// Does `operation` to a new tree; the times moved must be `file`, `directory`, `inner` and the root's.
+/// Does `operation` to a new tree; the times moved must be `file`, `directory`, `inner` and the
+/// root's.
 #[track_caller]
 fn moves(policy: AtimePolicy, operation: Operation, expected: [u8; 4]) {
     let tree = tree(policy);

@@ -187,7 +187,8 @@ fn many_views_of_views_take_no_time_that_grows_with_their_ways() {
         };
         volume.vfs.make_link(Caller::ROOT, parent, b"v", 0o777, &definition).expect("made");
     }
-    // Each step would be thousands of others if what is found were not remembered for the length of it.
+    // Each step would be thousands of others if what is found were not remembered for the length of
+    // it.
     let path = format!("/7{}{}/file", "/v".repeat(7), "/d".repeat(12));
     let link = volume.link("link", &path, "increment");
     assert_eq!(volume.all(link).unwrap(), b"i");

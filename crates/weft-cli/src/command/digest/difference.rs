@@ -139,7 +139,8 @@ mod tests {
             .prop_map(|entries| Memory::Directory(0, entries))
     }
 
-    /// Makes `tree` as the differences to `other` say it is, taking from that what is told as added or other.
+    /// Makes `tree` as the differences to `other` say it is, taking from that what is told as added
+    /// or other.
     fn mended(tree: &Memory, other: &Memory, differences: &[Difference], above: &[u8]) -> Memory {
         let (Memory::Directory(_, old), Memory::Directory(permissions, new)) = (tree, other) else {
             panic!("directories")

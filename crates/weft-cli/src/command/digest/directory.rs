@@ -1,4 +1,5 @@
-//! Directories with digests of what they list, looked at one by one: where digests are kept, what is not looked at is not read.
+//! Directories with digests of what they list, looked at one by one: where digests are kept, what
+//! is not looked at is not read.
 
 use super::super::transfer::Progress;
 use super::tree::{Listed, Tree, Whole, kept_or_computed};
@@ -29,7 +30,8 @@ pub trait Directory<'a> {
     fn entries(&self) -> Result<Vec<Item<'a>>>;
 }
 
-/// The directory `node` with its digest: as both are kept or, where they are not or `all` says so, from everything that lies below.
+/// The directory `node` with its digest: as both are kept or, where they are not or `all` says so,
+/// from everything that lies below.
 pub fn of<'a, T: Tree>(tree: &'a T, node: T::Node, all: bool, progress: &'a Progress) -> Result<(Digest, Boxed<'a>)> {
     of_below(tree, node, all, (progress, &Rc::default()))
 }

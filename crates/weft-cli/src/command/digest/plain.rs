@@ -21,7 +21,8 @@ use weft_attributes::Attribute;
 use weft_digest::{Content, Digest, FileHasher, Kind};
 use weft_vfs::{LinkOrder, ListedEntry, decode_entries};
 
-/// What `path` names; a symbolic link stands for its target, and `-` for standard input. With `all` from all bytes, whatever is kept.
+/// What `path` names; a symbolic link stands for its target, and `-` for standard input. With `all`
+/// from all bytes, whatever is kept.
 pub fn digest(tree: &Plain, path: &Path, all: bool, progress: &Progress) -> Result<Found> {
     let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
     let node = find(path)?;
@@ -59,7 +60,8 @@ pub fn find(path: &Path) -> Result<Node> {
 
 /// Whatever is mounted.
 pub struct Plain {
-    /// Devices of mounts that keep digests. What others keep in the attribute is not to be believed.
+    /// Devices of mounts that keep digests. What others keep in the attribute is not to be
+    /// believed.
     keeping: Vec<u64>,
 }
 

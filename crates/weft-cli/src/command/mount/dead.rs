@@ -9,7 +9,8 @@ use std::time::Duration;
 /// How often to look whether it is still there.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// A dead mount. Unless it is removed here, this process ends once somebody else has: nobody wants the volume there any more then.
+/// A dead mount. Unless it is removed here, this process ends once somebody else has: nobody wants
+/// the volume there any more then.
 pub struct Dead {
     directory: PathBuf,
     watched: Arc<()>,

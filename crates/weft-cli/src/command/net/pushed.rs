@@ -1,4 +1,5 @@
-//! `weft net push`, `pop` and `show`: networks on files that are in use, by the ioctls of `include/weft_net.h`.
+//! `weft net push`, `pop` and `show`: networks on files that are in use, by the ioctls of
+//! `include/weft_net.h`.
 
 use super::super::link::resolved;
 use super::super::run::said;

@@ -69,7 +69,8 @@ struct Place<'a> {
 impl Search<'_> {
     fn file(&mut self, name: &OsStr, mut from: Input) -> io::Result<()> {
         let mut place = Place { name, number: 0, count: 0, is_binary: false };
-        // The beginning of a line whose end has not come yet. All others are looked at where they lie.
+        // The beginning of a line whose end has not come yet. All others are looked at where they
+        // lie.
         let mut begun = Vec::new();
         let mut goes_on = true;
         while goes_on && let Some(piece) = from.next()? {
@@ -102,13 +103,15 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks at whole lines, of which the last one may have no newline. False if no more are wanted.
+    /// Looks at whole lines, of which the last one may have no newline. False if no more are
+    /// wanted.
     fn lines(&mut self, lines: &[u8], place: &mut Place<'_>) -> io::Result<bool> {
         let mut at = 0;
         while at < lines.len() {
             let (before, line) = self.next(lines, at);
             at = line.end;
-            // Lines in which nothing is found are many, and looked at no further unless they are wanted.
+            // Lines in which nothing is found are many, and looked at no further unless they are
+            // wanted.
             let inverts = self.arguments.invert_match;
             for (range, is_chosen) in [(before, inverts), (line, !inverts)] {
                 if range.is_empty() {
@@ -126,7 +129,8 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// The next line from `at` on in which something is found, and the lines before that. At the end both may be empty.
+    /// The next line from `at` on in which something is found, and the lines before that. At the
+    /// end both may be empty.
     fn next(&self, lines: &[u8], at: usize) -> (Range<usize>, Range<usize>) {
         let mut from = at;
         while from < lines.len() {

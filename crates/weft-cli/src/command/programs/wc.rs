@@ -58,7 +58,8 @@ pub fn wc(arguments: &Wc) -> ExitCode {
     code
 }
 
-/// What the volume knows of a file, or counts itself; none if it does not tell. It keeps what it counted with the blocks that it counted.
+/// What the volume knows of a file, or counts itself; none if it does not tell. It keeps what it
+/// counted with the blocks that it counted.
 fn kept(file: impl AsFd) -> Option<Counts> {
     let mut all = counting::Counts::default();
     loop {
@@ -88,7 +89,8 @@ fn count(file: Input, told: [bool; 3]) -> (Counts, io::Result<()>) {
     (counts, counted)
 }
 
-/// How wide columns are: as wide as the length of all files, and no less than seven where something has none.
+/// How wide columns are: as wide as the length of all files, and no less than seven where something
+/// has none.
 fn width(files: &[OsString]) -> usize {
     let standard_input = [OsString::from(STANDARD_INPUT)];
     let files = if files.is_empty() { &standard_input } else { files };

@@ -1,6 +1,7 @@
-//! Proofs as text, line by line: `weft proof 1`; `root` and the digest of the first directory; for each step `entry`
-//! with kind, permissions (octal), number of the directory's entries and name, followed by the hashes beside the way
-//! from the top down, each after `left` or `right`; `digest` and that of the last entry. Names are escaped as in lists of digests.
+//! Proofs as text, line by line: `weft proof 1`; `root` and the digest of the first directory; for
+//! each step `entry` with kind, permissions (octal), number of the directory's entries and name,
+//! followed by the hashes beside the way from the top down, each after `left` or `right`; `digest`
+//! and that of the last entry. Names are escaped as in lists of digests.
 
 use super::super::digest::list::{escape, unescape, unhex};
 use weft_digest::{Digest, Kind, Proof, SIBLINGS_MAX, Sibling, Side, Step, hex};

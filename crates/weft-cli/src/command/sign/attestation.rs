@@ -1,5 +1,5 @@
-//! What is signed, as text: line by line `weft commit 1`, then `number`, `time` (nanoseconds since 1970), `root`, `previous` and `digest` of
-//! a commit (docs/reference/digest.md).
+//! What is signed, as text: line by line `weft commit 1`, then `number`, `time` (nanoseconds since
+//! 1970), `root`, `previous` and `digest` of a commit (docs/reference/digest.md).
 
 use super::super::digest::list::unhex;
 use weft_digest::{Digest, commit, hex};

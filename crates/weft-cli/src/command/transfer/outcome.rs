@@ -1,5 +1,5 @@
-//! The outcome of a copy: counts, each failure with its path and kind, why it ended early if it did,
-//! the exit code.
+//! The outcome of a copy: counts, each failure with its path and kind, why it ended early if it
+//! did, the exit code.
 
 use super::{Interrupt, Progress, path_as_json};
 use crate::shown;

@@ -1,6 +1,7 @@
 //! Every order in which the steps of both ends can happen: `make loom`.
 //!
-//! The socket is a count of messages that is waited for; a call to wake up that got lost leaves a thread that waits for ever, which is found.
+//! The socket is a count of messages that is waited for; a call to wake up that got lost leaves a
+//! thread that waits for ever, which is found.
 
 use super::*;
 use loom::sync::{Condvar, Mutex};

@@ -1,4 +1,5 @@
-//! Ends that do what none of Weft's does: the other one gets an error, in bounded time, and nothing else happens.
+//! Ends that do what none of Weft's does: the other one gets an error, in bounded time, and nothing
+//! else happens.
 
 use super::*;
 use control::Control;

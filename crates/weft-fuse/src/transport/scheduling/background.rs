@@ -1,7 +1,8 @@
 //! Keeps a thread that works in the background off the processors where requests come fast.
 //!
-//! A processor that runs only threads of the idle policy counts as idle, so the kernel likes to wake the background
-//! there although another really is idle, and the thread that serves gets nowhere.
+//! A processor that runs only threads of the idle policy counts as idle, so the kernel likes to
+//! wake the background there although another really is idle, and the thread that serves gets
+//! nowhere.
 
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
@@ -10,8 +11,8 @@ const QUIET_TICKS: u32 = 8;
 
 pub(super) struct Background {
     thread: Pid,
-    /// Where it may run if nobody serves, and where it was told to: if that is not where it may run now, somebody
-    /// else has decided, and that is what holds.
+    /// Where it may run if nobody serves, and where it was told to: if that is not where it may run
+    /// now, somebody else has decided, and that is what holds.
     allowed: CpuSet,
     told: CpuSet,
     /// Where requests came fast, and looks since.

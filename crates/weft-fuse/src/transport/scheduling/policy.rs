@@ -13,7 +13,8 @@ pub(super) enum Policy {
     Idle,
 }
 
-/// Gives `thread` of this process `policy`. Errors: the thread is gone (`ESRCH`), no permission (`EPERM`).
+/// Gives `thread` of this process `policy`. Errors: the thread is gone (`ESRCH`), no permission
+/// (`EPERM`).
 pub(super) fn set(thread: Pid, policy: Policy) -> io::Result<()> {
     let number = match policy {
         Policy::Ordinary => libc::SCHED_OTHER,
@@ -32,8 +33,8 @@ pub(super) fn is_idle(thread: Pid) -> bool {
     policy == libc::SCHED_IDLE
 }
 
-/// Whether threads can leave the idle policy again: without `CAP_SYS_NICE` the kernel lets them only where
-/// `RLIMIT_NICE` allows their nice value. Tried on a thread that ends then.
+/// Whether threads can leave the idle policy again: without `CAP_SYS_NICE` the kernel lets them
+/// only where `RLIMIT_NICE` allows their nice value. Tried on a thread that ends then.
 pub(super) fn can_return() -> bool {
     let tried = thread::Builder::new().name("weft-policy".into()).spawn(|| {
         let own = rustix::thread::gettid();
@@ -48,8 +49,8 @@ pub(super) fn is_runnable(thread: Pid) -> bool {
     stat.is_some_and(|stat| stat.field(3) == Some("R"))
 }
 
-/// Whether more threads want to run in the whole system, the calling one among them, than it has processors
-/// (proc_loadavg(5)). If the kernel does not tell, no.
+/// Whether more threads want to run in the whole system, the calling one among them, than it has
+/// processors (proc_loadavg(5)). If the kernel does not tell, no.
 pub(super) fn processors_are_busy() -> bool {
     let told = std::fs::read_to_string("/proc/loadavg").ok();
     let running = told.as_deref().and_then(running);

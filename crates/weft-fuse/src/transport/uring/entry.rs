@@ -1,8 +1,9 @@
-//! The memory that kernel and daemon share for one request of a ring (`struct fuse_uring_req_header`), and
-//! the commands about it.
+//! The memory that kernel and daemon share for one request of a ring
+//! (`struct fuse_uring_req_header`), and the commands about it.
 //!
-//! An [`Entry`] is owned by whoever may touch its memory. While the kernel has it, it lies untouched in its
-//! queue; the kernel copies into it and out of it only while the queue's thread is inside `io_uring_enter`.
+//! An [`Entry`] is owned by whoever may touch its memory. While the kernel has it, it lies
+//! untouched in its queue; the kernel copies into it and out of it only while the queue's thread is
+//! inside `io_uring_enter`.
 
 use crate::protocol::{Reply, Request};
 use io_uring::squeue::Entry128;
@@ -61,7 +62,8 @@ impl Entry {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: the mapping begins with a `Head`, page-aligned, of plain numbers; `self` is borrowed.
+        // SAFETY: the mapping begins with a `Head`, page-aligned, of plain numbers; `self` is
+        // borrowed.
         unsafe { self.memory.cast().as_ref() }
     }
 
@@ -118,8 +120,8 @@ impl Entry {
         head.payload_bytes = 0;
     }
 
-    /// The command that makes the entry known to the kernel, to be filled with a request. `buffers` must
-    /// stay where it is until the command is submitted.
+    /// The command that makes the entry known to the kernel, to be filled with a request. `buffers`
+    /// must stay where it is until the command is submitted.
     pub(super) fn register(&self, buffers: &mut [libc::iovec; 2], queue: u16) -> Entry128 {
         buffers[0] = libc::iovec { iov_base: self.memory.as_ptr().cast(), iov_len: size_of::<Head>() };
         // SAFETY: inside the mapping.
@@ -142,8 +144,8 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this entry's own and nothing borrows from it any more. If the kernel still knew
-        // it, it would find no memory there and fail the request.
+        // SAFETY: the mapping is this entry's own and nothing borrows from it any more. If the
+        // kernel still knew it, it would find no memory there and fail the request.
         let unmapped = unsafe { munmap(self.memory.as_ptr().cast(), PAYLOAD_OFFSET + self.payload_bytes) };
         unmapped.expect("the mapping was made by this entry");
     }
@@ -161,7 +163,8 @@ fn arguments(commit_id: u64, queue: u16) -> [u8; 80] {
 fn with_len(mut command: Entry128, len: u32) -> Entry128 {
     /// Offset of `len` in `struct io_uring_sqe`.
     const LEN_OFFSET: usize = 24;
-    // SAFETY: the type is the kernel's `struct io_uring_sqe` of 128 bytes, whose bytes 24 to 27 are `len`.
+    // SAFETY: the type is the kernel's `struct io_uring_sqe` of 128 bytes, whose bytes 24 to 27 are
+    // `len`.
     unsafe { (&raw mut command).cast::<u8>().add(LEN_OFFSET).cast::<u32>().write_unaligned(len) };
     command
 }

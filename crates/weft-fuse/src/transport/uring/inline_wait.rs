@@ -1,8 +1,9 @@
 //! Whether a queue's own thread waits, or leaves that to a worker.
 //!
-//! Two changes of thread cost as much as a short wait does on a fast disk, so the thread waits itself for an append to
-//! the log, and for a block if nobody else is there to be served. It knows a slow disk by having waited: then it
-//! leaves waiting to workers for a while. Commits are never waited for here.
+//! Two changes of thread cost as much as a short wait does on a fast disk, so the thread waits
+//! itself for an append to the log, and for a block if nobody else is there to be served. It knows
+//! a slow disk by having waited: then it leaves waiting to workers for a while. Commits are never
+//! waited for here.
 
 use crate::dispatch::Served;
 use std::cell::Cell;
@@ -54,8 +55,8 @@ impl InlineWait {
         if waits { Answer::Wait } else { Answer::GiveUp }
     }
 
-    /// Calls `serve`, which waits for a block: nobody else is there to be served. If the last waits were long, it waits
-    /// for nothing.
+    /// Calls `serve`, which waits for a block: nobody else is there to be served. If the last waits
+    /// were long, it waits for nothing.
     pub(super) fn try_reading(&self, serve: impl FnOnce() -> Served) -> Served {
         if self.rest.get() > 0 {
             return serve();

@@ -1,8 +1,9 @@
 //! The queue of one processor: its ring, its entries, and the thread that serves them.
 //!
-//! The kernel puts a request into an entry of the queue of the processor that the requester runs on. The
-//! queue's thread serves it there, so no other processor need be woken. What would wait goes to the queue's
-//! workers and comes back with its reply, unless the wait is shorter than that way ([`super::inline_wait`]).
+//! The kernel puts a request into an entry of the queue of the processor that the requester runs
+//! on. The queue's thread serves it there, so no other processor need be woken. What would wait
+//! goes to the queue's workers and comes back with its reply, unless the wait is shorter than that
+//! way ([`super::inline_wait`]).
 
 use super::entry::Entry;
 use super::inline_wait::InlineWait;
@@ -90,8 +91,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Before this thread waits for the log, programs on its processor get to ask for what the same append can
-    /// make durable.
+    /// Before this thread waits for the log, programs on its processor get to ask for what the same
+    /// append can make durable.
     fn let_others_come(&mut self) -> io::Result<()> {
         for _ in 0..ROUNDS {
             if self.waiting.is_empty() {
@@ -108,8 +109,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Submits, and waits for so many completions. A thread that waits for requests is idle: without the flag it
-    /// would count as one that waits for a disk.
+    /// Submits, and waits for so many completions. A thread that waits for requests is idle:
+    /// without the flag it would count as one that waits for a disk.
     fn submit_and_wait(&mut self, completions: u32) -> io::Result<usize> {
         if !self.ring.params().is_feature_no_iowait() {
             return self.ring.submit_and_wait(completions as usize);
@@ -140,8 +141,8 @@ impl Queue {
     }
 
     fn push(&mut self, command: Entry128) -> io::Result<()> {
-        // SAFETY: commands name memory of entries, which live as long as the ring's thread serves, and
-        // `buffers` of `register`, which the kernel reads when the command is submitted.
+        // SAFETY: commands name memory of entries, which live as long as the ring's thread serves,
+        // and `buffers` of `register`, which the kernel reads when the command is submitted.
         let pushed = unsafe { self.ring.submission().push(&command) };
         pushed.map_err(io::Error::other)
     }

@@ -1,4 +1,5 @@
-//! Kept digests. Each follows from rows below it, so each is compared with what those give; what is wrong is made anew.
+//! Kept digests. Each follows from rows below it, so each is compared with what those give; what is
+//! wrong is made anew.
 //!
 //! But a digest of a file that is whole, and is not that of content whose rows are whole, is
 //! evidence: the content is of another moment, or damaged where nothing else shows it. It stays

@@ -77,8 +77,8 @@ pub(super) const LOST: &[Lasting] = &[
     ),
 ];
 
-/// Extended attributes that are gone. Which they were is not known: without the list of its rights a
-/// file would be its group's, so what has none any more is closed to all but its owner.
+/// Extended attributes that are gone. Which they were is not known: without the list of its rights
+/// a file would be its group's, so what has none any more is closed to all but its owner.
 pub(super) const ATTRIBUTES: Lasting = (
     rule(
         "SELECT f.ino, NULL, printf('rows of its extended attributes are gone: %d are there of the %d that its row says', \

@@ -1,4 +1,5 @@
-//! Content in damaged rows that a digest proves: it is kept where what those rows describe is given up.
+//! Content in damaged rows that a digest proves: it is kept where what those rows describe is given
+//! up.
 
 use super::{Checker, failed};
 use crate::digests::{DigestRows, Digester, ZeroValues};

@@ -1,4 +1,5 @@
-//! Rules about directory entries: what they name, that they form a tree, and what directories say of them.
+//! Rules about directory entries: what they name, that they form a tree, and what directories say
+//! of them.
 
 use super::rules::{Rule, rule};
 use super::{Checker, failed};
@@ -102,8 +103,9 @@ pub(super) const LINKS: &[Rule] = &[
     ),
 ];
 
-/// All that the root leads to, each by its shortest path. UNION ends at entries met before, so that a cycle
-/// ends too; an inode comes after the directory it is entered with, so that `reached` itself has no cycle.
+/// All that the root leads to, each by its shortest path. UNION ends at entries met before, so that
+/// a cycle ends too; an inode comes after the directory it is entered with, so that `reached`
+/// itself has no cycle.
 pub(super) const REACH: &str = "
 DELETE FROM reached;
 INSERT OR IGNORE INTO reached
@@ -150,7 +152,8 @@ impl Checker<'_> {
         self.connection.execute_batch(REACH).map_err(failed)
     }
 
-    /// Of a directory with several names, the one that its row tells of is its own, unless it then lay in itself.
+    /// Of a directory with several names, the one that its row tells of is its own, unless it then
+    /// lay in itself.
     fn own_names(&self) -> Result<()> {
         let mut statement = self.connection.prepare(OWN_NAMES).map_err(failed)?;
         let read =

@@ -1,4 +1,5 @@
-//! What verifies parts of blocks. Reads do without it where it is missing, so repair takes away what is wrong.
+//! What verifies parts of blocks. Reads do without it where it is missing, so repair takes away
+//! what is wrong.
 
 use super::{Checker, FINDINGS_MAX, Finding, failed};
 use crate::error::Result;

@@ -1,7 +1,7 @@
 //! The invariants as queries.
 //!
-//! A query gives a row for each thing that breaks its rule: the inode it is about (or NULL), a name in it (or
-//! NULL), and a text. Repairs run after all rows were reported.
+//! A query gives a row for each thing that breaks its rule: the inode it is about (or NULL), a name
+//! in it (or NULL), and a text. Repairs run after all rows were reported.
 
 /// An invariant of the format.
 pub(super) struct Rule {
@@ -18,8 +18,8 @@ pub(super) const fn rule(offenders: &'static str, repair: &'static [&'static str
     Rule { is_note: false, offenders, repair }
 }
 
-/// Working tables: how each inode is reached, and what rows add up to. A damaged row may name an inode or a block by
-/// what is no number, so these take anything.
+/// Working tables: how each inode is reached, and what rows add up to. A damaged row may name an
+/// inode or a block by what is no number, so these take anything.
 pub(super) const SCRATCH: &str = "
 CREATE TEMP TABLE reached (ino PRIMARY KEY, parent INTEGER NOT NULL, name BLOB NOT NULL) WITHOUT ROWID;
 CREATE TEMP TABLE names_of (ino PRIMARY KEY, names INTEGER NOT NULL) WITHOUT ROWID;

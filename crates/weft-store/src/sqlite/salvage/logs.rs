@@ -2,8 +2,8 @@
 //!
 //! A write-ahead log of another moment is whole by itself, and would put older rows over newer
 //! ones. It belongs to the database if it does not end before what the database has without it, nor
-//! begin after that, and if the last commit of the database is the same one with it. Both are told by rows, for
-//! SQLite may not be able to read any.
+//! begin after that, and if the last commit of the database is the same one with it. Both are told
+//! by rows, for SQLite may not be able to read any.
 
 use super::overlay::Overlay;
 use super::pages::{Pages, page_bytes};
@@ -32,7 +32,8 @@ pub(super) fn missing(kind: &'static str, path: &Path, why: impl Into<String>) -
     Missing { kind, what: path.display().to_string().into_bytes(), why: why.into() }
 }
 
-/// Finds the rows of the volume of `layout`, with those in its write-ahead log if that belongs to it.
+/// Finds the rows of the volume of `layout`, with those in its write-ahead log if that belongs to
+/// it.
 pub(super) fn look(layout: &Layout, progress: &mut dyn FnMut(u64, u64)) -> Result<Looked> {
     let mut told = Vec::new();
     if let Err(error) = inspect(layout) {
@@ -92,8 +93,8 @@ fn overlay(layout: &Layout) -> Result<Option<(Overlay, Option<String>)>> {
     Overlay::read(wal, page_bytes).map(Some)
 }
 
-/// Why a write-ahead log that begins with commit `first` does not follow a database that has the rows
-/// `alone` without it.
+/// Why a write-ahead log that begins with commit `first` does not follow a database that has the
+/// rows `alone` without it.
 fn older(alone: &Found, first: Option<&Header>) -> Option<String> {
     let (volume, first) = (alone.volume.as_ref()?, first?);
     let last = alone.commits.keys().next_back().copied().max(Some(volume.commit))?;

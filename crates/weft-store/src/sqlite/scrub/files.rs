@@ -19,8 +19,8 @@ use std::path::Path;
 /// How often it is looked again where files move.
 const TRIES: u32 = 4;
 
-/// Tells in a line, of a write-ahead log that is not of the state of the database beside it, or not the
-/// one that the mount writes, that it is not.
+/// Tells in a line, of a write-ahead log that is not of the state of the database beside it, or not
+/// the one that the mount writes, that it is not.
 pub(super) fn foreign_wal(volume: &Beside) -> Result<Option<String>> {
     let layout = &volume.layout;
     let mut told = None;
@@ -66,8 +66,8 @@ fn other_wal(volume: &Beside) -> Result<Option<String>> {
 }
 
 /// The end of the log by its index, which lies in a file that all processes map (SQLite's
-/// `WalIndexHdr`, in the byte order of the machine). None if there is no such file, nothing in the log,
-/// or the index is being written.
+/// `WalIndexHdr`, in the byte order of the machine). None if there is no such file, nothing in the
+/// log, or the index is being written.
 fn index(database: &Path) -> Result<Option<End>> {
     let path = beside(database, "-shm");
     let io = |source| Error::Io { what: "cannot read", path: path.clone(), source };

@@ -21,8 +21,8 @@ pub(super) fn open(path: &Path, writes: bool) -> io::Result<Option<File>> {
     }
 }
 
-/// Blocks of `lengths`, each from a page of its own, from `start` on, a multiple of a page. None if that does not give
-/// all of them, whatever the reason.
+/// Blocks of `lengths`, each from a page of its own, from `start` on, a multiple of a page. None if
+/// that does not give all of them, whatever the reason.
 pub(super) fn read(file: &File, start: u64, lengths: &[usize]) -> Option<Vec<Block>> {
     let pages = |length: &usize| length.next_multiple_of(PAGE as usize);
     let mut buffers = lengths.iter().map(|length| Buffer::any(pages(length).max(ALIGNED_MIN))).collect::<Vec<_>>();

@@ -1,8 +1,9 @@
-//! Writes long runs of blocks past the page cache: programs that read what they wrote find it in the cache of the
-//! mount, and a second copy here would only push other things out of memory.
+//! Writes long runs of blocks past the page cache: programs that read what they wrote find it in
+//! the cache of the mount, and a second copy here would only push other things out of memory.
 //!
-//! Blocks in aligned memory go to the disk from where they lie; others are gathered first. Two writes are under way at
-//! once. Where the file system does not take such writes, they go through the page cache.
+//! Blocks in aligned memory go to the disk from where they lie; others are gathered first. Two
+//! writes are under way at once. Where the file system does not take such writes, they go through
+//! the page cache.
 
 use super::PAGE;
 use parking_lot::Mutex;
@@ -27,8 +28,9 @@ const WRITERS: usize = 2;
 /// A block and its place in the file.
 pub(super) type Placed<'a> = (u64, &'a Rope);
 
-/// Writes `blocks`, ascending by place, into `file`, which `direct` is past the page cache. The first lies at a multiple of a page. Less
-/// than a page lies between two of them, which becomes zero, as does what is left of the last page.
+/// Writes `blocks`, ascending by place, into `file`, which `direct` is past the page cache. The
+/// first lies at a multiple of a page. Less than a page lies between two of them, which becomes
+/// zero, as does what is left of the last page.
 pub(super) fn write(file: &File, direct: Option<&File>, blocks: &[Placed<'_>]) -> io::Result<()> {
     let target = Target { file, direct };
     let writes = split(blocks);
@@ -103,7 +105,8 @@ impl Target<'_> {
     }
 }
 
-/// The bytes of `blocks`, if they can be written as they lie in memory: whole pages, one after another.
+/// The bytes of `blocks`, if they can be written as they lie in memory: whole pages, one after
+/// another.
 fn in_place<'a>(blocks: &[Placed<'a>]) -> Option<Vec<IoSlice<'a>>> {
     let mut at = blocks[0].0;
     let piece = |(offset, bytes): &Placed<'a>| {

@@ -40,7 +40,8 @@ struct Loaded<'a> {
 
 /// Runs the library that is standard error.
 pub(in crate::exported) fn run(memory_bytes: usize) -> io::Result<()> {
-    // SAFETY: whoever started this process has given it these files, for this. Nothing else in it uses them: it has only begun.
+    // SAFETY: whoever started this process has given it these files, for this. Nothing else in it
+    // uses them: it has only begun.
     let (socket, area, library) =
         unsafe { (BorrowedFd::borrow_raw(0), OwnedFd::from_raw_fd(1), OwnedFd::from_raw_fd(2)) };
     let area = {
@@ -77,12 +78,14 @@ pub(in crate::exported) fn run(memory_bytes: usize) -> io::Result<()> {
 impl<'a> Loaded<'a> {
     /// Loads the library, and finds what it exports.
     fn load(area: &'a Area) -> Result<(Loaded<'a>, Option<Symbol<Begin>>), String> {
-        // SAFETY: what a library does when it is loaded it does to this process, which has nothing to lose.
+        // SAFETY: what a library does when it is loaded it does to this process, which has nothing
+        // to lose.
         let library = unsafe { Library::open(Some("/proc/self/fd/2"), RTLD_NOW | RTLD_LOCAL) };
         let said =
             |error: &libloading::Error| error.source().map_or_else(|| error.to_string(), |source| source.to_string());
         let library = library.map_err(|error| format!("this is no library that can be loaded: {}", said(&error)))?;
-        // SAFETY: whether the functions are what the header says is for the library to know: if they are not, this process fails, and nothing else.
+        // SAFETY: whether the functions are what the header says is for the library to know: if
+        // they are not, this process fails, and nothing else.
         let (begin, advance, message) = unsafe {
             (library.get(b"weft_begin\0").ok(), library.get(b"weft_advance\0"), library.get(b"weft_message\0").ok())
         };
@@ -120,8 +123,9 @@ impl<'a> Loaded<'a> {
         let part = len.min(INPUT_BYTES);
         let range = in_place.map_or(INPUT_BYTES..INPUT_BYTES + part, |at| at..at + len);
         if in_place.is_none() {
-            // SAFETY: the library says that so many bytes lie there. If they do not, this process fails, and nothing else. They do not lie in the area, of which no other
-            // part is written to than one behind what libraries know of.
+            // SAFETY: the library says that so many bytes lie there. If they do not, this process
+            // fails, and nothing else. They do not lie in the area, of which no other part is
+            // written to than one behind what libraries know of.
             self.area.put(INPUT_BYTES, unsafe { slice(at, part) });
         }
         if in_place.is_none() && part < len {

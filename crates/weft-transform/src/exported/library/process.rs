@@ -18,7 +18,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// Time after which a process is not used for another stream: in all it has an hour of a processor ([`crate::exported::confined`]).
+/// Time after which a process is not used for another stream: in all it has an hour of a processor
+/// ([`crate::exported::confined`]).
 const USED_TIME: Duration = Duration::from_mins(30);
 
 /// Time that a library may take in all, for one stream.
@@ -88,7 +89,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts one. It answers when it has loaded the library, and the library has taken the arguments, or has failed at that.
+    /// Starts one. It answers when it has loaded the library, and the library has taken the
+    /// arguments, or has failed at that.
     pub(super) fn start(wanted: &started::Wanted, share: started::Share) -> Result<Process, StageError> {
         if wanted.words.len() > INPUT_BYTES {
             return Err(StageError::data("that is too much for a library"));
@@ -97,7 +99,8 @@ impl Process {
         channel.area().put(0, &wanted.words);
         let program = worker::program().ok_or_else(|| StageError::data("this program cannot run libraries"))?;
         let mut command = Command::new(program);
-        // What it does to confine itself it does once it runs: this process may have much memory, and another must not begin as a copy of that.
+        // What it does to confine itself it does once it runs: this process may have much memory,
+        // and another must not begin as a copy of that.
         command.args([loaded::WORD, &wanted.memory_bytes.to_string()]).env_clear().current_dir("/").process_group(0);
         command
             .stdin(Stdio::from(other))
@@ -128,8 +131,8 @@ impl Process {
         self.channel.order(len, is_last).map_err(|broken| self.failed(broken))
     }
 
-    /// Has it run on the processor where this thread is. While it works this thread waits, so they do not need two; and waking one that sleeps takes longer than
-    /// most pieces do.
+    /// Has it run on the processor where this thread is. While it works this thread waits, so they
+    /// do not need two; and waking one that sleeps takes longer than most pieces do.
     fn come_near(&mut self) {
         let here = sched_getcpu();
         if self.processor != Some(here) {

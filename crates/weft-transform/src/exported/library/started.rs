@@ -1,6 +1,8 @@
-//! What starts processes that run libraries, and waits for them to end; and processes that were started before anybody wants them.
+//! What starts processes that run libraries, and waits for them to end; and processes that were
+//! started before anybody wants them.
 //!
-//! One thread does both, as long as this process runs: when a thread ends, processes that it began are ended with it.
+//! One thread does both, as long as this process runs: when a thread ends, processes that it began
+//! are ended with it.
 
 use super::process::{Image, PROCESSORS, Process};
 use crate::exported::be_ordinary;
@@ -19,7 +21,8 @@ use std::time::{Duration, Instant};
 const PROCESSES_MAX: usize = 128;
 const ALL_BYTES_MAX: usize = 8 << 30;
 
-/// Processes that were started before anybody wants them, at most, and how long they wait to be wanted.
+/// Processes that were started before anybody wants them, at most, and how long they wait to be
+/// wanted.
 const SPARE_MAX: usize = 8;
 const SPARE_TIME: Duration = Duration::from_mins(1);
 
@@ -101,7 +104,8 @@ static TASKS: LazyLock<Option<Sender<Task>>> = LazyLock::new(|| {
     begun.is_ok().then_some(sender)
 });
 
-/// A process that runs what is wanted, and answers when it is ready; with `goes_on`, another one like it will be wanted soon.
+/// A process that runs what is wanted, and answers when it is ready; with `goes_on`, another one
+/// like it will be wanted soon.
 pub(super) fn take(wanted: Wanted, goes_on: bool) -> Result<Process, StageError> {
     let spare = {
         let mut spare = SPARE.lock();

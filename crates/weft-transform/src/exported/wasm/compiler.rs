@@ -1,10 +1,10 @@
-//! Compiling in a process of its own: a module of a few MiB can be written so that it takes gigabytes
-//! and minutes. The process is confined as those of libraries are, has bounds on memory and time, and
-//! ends when nobody waits for it any more.
+//! Compiling in a process of its own: a module of a few MiB can be written so that it takes
+//! gigabytes and minutes. The process is confined as those of libraries are, has bounds on memory
+//! and time, and ends when nobody waits for it any more.
 //!
-//! Any program that runs libraries ([`worker::set_program`]) can be it. It has two files: the module,
-//! as standard input, and a pipe, as standard output, for what is made of it. In a program that cannot
-//! be it modules are compiled where they are wanted, without bounds.
+//! Any program that runs libraries ([`worker::set_program`]) can be it. It has two files: the
+//! module, as standard input, and a pipe, as standard output, for what is made of it. In a program
+//! that cannot be it modules are compiled where they are wanted, without bounds.
 
 use super::engine::{compiling, said};
 use crate::exported::library::Image;
@@ -184,8 +184,8 @@ fn all_of(file: &File) -> io::Result<Vec<u8>> {
 
 /// Compiles the module that is standard input, and says what came of it.
 pub(in crate::exported) fn run(memory_bytes: usize) -> io::Result<()> {
-    // SAFETY: whoever started this process has given it these files, for this. Nothing else in it uses
-    // them: it has only begun.
+    // SAFETY: whoever started this process has given it these files, for this. Nothing else in it
+    // uses them: it has only begun.
     let (module, mut to) = unsafe { (File::from_raw_fd(0), File::from(OwnedFd::from_raw_fd(1))) };
     // SAFETY: nothing in this process uses other files yet.
     if unsafe { libc::close_range(3, u32::MAX, 0) } != 0 {

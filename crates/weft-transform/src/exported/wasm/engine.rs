@@ -1,4 +1,5 @@
-//! What all modules have in common: how they are compiled, once each, and the clock by which their time is up.
+//! What all modules have in common: how they are compiled, once each, and the clock by which their
+//! time is up.
 
 use super::MEMORY_BYTES_MAX;
 use super::compiler::{self, Failure};
@@ -23,7 +24,8 @@ const MODULE_BYTES_MAX: usize = 64 << 20;
 /// Bytes of stack that a module may take.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Modules that run at once, at most: more than there are views that somebody may be in the middle of. Each takes address space, and memory as far as it uses some.
+/// Modules that run at once, at most: more than there are views that somebody may be in the middle
+/// of. Each takes address space, and memory as far as it uses some.
 const INSTANCES_MAX: u32 = 5000;
 
 /// Tables of a module, and entries of one, at most.
@@ -63,7 +65,8 @@ pub(super) fn engine() -> Result<&'static Engine, StageError> {
     ENGINE.as_ref().map_err(|error| StageError::data(format!("modules cannot be run here: {error}")))
 }
 
-/// Modules that were compiled, by the digests of what they were compiled from; the one used last comes last.
+/// Modules that were compiled, by the digests of what they were compiled from; the one used last
+/// comes last.
 static COMPILED: Mutex<Vec<Compiled>> = Mutex::new(Vec::new());
 
 struct Compiled {
@@ -127,9 +130,10 @@ fn forget_old(compiled: &mut Vec<Compiled>) {
 
 /// The module that `made` was made of, by this program.
 fn runnable(engine: &Engine, made: &[u8]) -> Made {
-    // SAFETY: it is what `Engine::precompile_module` gave, in this process or in one that this program
-    // began, that ended well, and that reached nothing but the module and the pipe. Who has found a way to
-    // have that make other code of a module has found one against a compiler in this process, too.
+    // SAFETY: it is what `Engine::precompile_module` gave, in this process or in one that this
+    // program began, that ended well, and that reached nothing but the module and the pipe. Who has
+    // found a way to have that make other code of a module has found one against a compiler in this
+    // process, too.
     let module = unsafe { Module::deserialize(engine, made) };
     let module = module.map_err(|error| format!("it cannot be run: {}", said(&error)))?;
     let mut linker = Linker::new(engine);
@@ -143,7 +147,8 @@ pub(super) fn said(error: &wasmtime::Error) -> String {
     error.root_cause().to_string().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Ticks as long as modules run, and for a while after that: whoever runs many need not wake it each time.
+/// Ticks as long as modules run, and for a while after that: whoever runs many need not wake it
+/// each time.
 static CLOCK: LazyLock<Clock> = LazyLock::new(|| {
     // Without it they would run for as long as they like; they are refused then.
     let started = thread::Builder::new().name("weft-clock".into()).spawn(|| CLOCK.tick());
@@ -159,7 +164,8 @@ struct Clock {
     running: AtomicUsize,
     /// One has run since the last tick.
     used: AtomicBool,
-    /// It waits to be woken. Either it sees that one runs after it has said so, or that one sees it.
+    /// It waits to be woken. Either it sees that one runs after it has said so, or that one sees
+    /// it.
     sleeps: AtomicBool,
     lock: Mutex<()>,
     changed: Condvar,

@@ -1,8 +1,9 @@
 //! Memory that a confined process shares with this one: what the process is given, and behind that
 //! room for what it gives.
 //!
-//! Whoever is at the other end may write to it at any time. So nobody has references into it: bytes are copied in and out, and what was copied is looked at. It can be
-//! neither cut nor grown, by anybody, so that reading it never fails.
+//! Whoever is at the other end may write to it at any time. So nobody has references into it: bytes
+//! are copied in and out, and what was copied is looked at. It can be neither cut nor grown, by
+//! anybody, so that reading it never fails.
 
 use super::message::Reply;
 use memmap2::{MmapOptions, MmapRaw};
@@ -53,7 +54,8 @@ impl Area {
     /// Puts `bytes` at `at`. They must fit there.
     pub(in crate::exported) fn put(&self, at: usize, bytes: &[u8]) {
         assert!(at <= self.0.len() && bytes.len() <= self.0.len() - at, "they fit");
-        // SAFETY: the range was checked, the memory stays mapped as long as this is there, and `bytes`, to which there is a reference, are no part of it.
+        // SAFETY: the range was checked, the memory stays mapped as long as this is there, and
+        // `bytes`, to which there is a reference, are no part of it.
         unsafe { self.start().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
@@ -61,7 +63,8 @@ impl Area {
     pub(in crate::exported) fn copy(&self, range: Range<usize>) -> Buffer {
         assert!(range.start <= range.end && range.end <= self.0.len(), "a part of it");
         let mut copy = Buffer::any(range.len());
-        // SAFETY: as above; the copy is as long as the range. What the other process writes meanwhile shows or does not: bytes are bytes, whichever they are.
+        // SAFETY: as above; the copy is as long as the range. What the other process writes
+        // meanwhile shows or does not: bytes are bytes, whichever they are.
         unsafe { copy.as_mut_ptr().copy_from_nonoverlapping(self.start().add(range.start), range.len()) };
         copy
     }

@@ -1,4 +1,5 @@
-//! Messages between this process and a confined one: four numbers of 32 bits each, over a socket that keeps messages apart.
+//! Messages between this process and a confined one: four numbers of 32 bits each, over a socket
+//! that keeps messages apart.
 
 use super::area::AREA_BYTES;
 use crate::exported::code::{AGAIN, ENDED};
@@ -7,7 +8,8 @@ use std::ops::Range;
 /// Bytes of a message.
 pub(in crate::exported) const BYTES: usize = 16;
 
-/// What a process is to do. The first that it gets is about the arguments, any other about input; either lie at the beginning of the area.
+/// What a process is to do. The first that it gets is about the arguments, any other about input;
+/// either lie at the beginning of the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exported) struct Order {
     pub(in crate::exported) len: u32,
@@ -19,7 +21,8 @@ pub(in crate::exported) struct Order {
 pub(in crate::exported) enum Reply {
     /// It is done, and what is given for it lies in that part of the area.
     Given { range: Range<usize>, has_more: bool, has_ended: bool },
-    /// It has failed, for a reason that lies in that part of the area as text; empty if it does not say.
+    /// It has failed, for a reason that lies in that part of the area as text; empty if it does not
+    /// say.
     Failed { range: Range<usize> },
 }
 

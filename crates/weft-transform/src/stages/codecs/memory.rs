@@ -30,8 +30,8 @@ pub(super) fn encoder(name: &str, level: u32) -> usize {
 /// formats count themselves.
 pub(super) const BZIP2_DECODER_BYTES: usize = BZIP2_BYTES.0 + 9 * BZIP2_BYTES.1 / 2;
 
-/// Asked for the bytes of memory that a decoder takes in all, before it takes them; false: those are
-/// too many.
+/// Asked for the bytes of memory that a decoder takes in all, before it takes them; false: those
+/// are too many.
 pub(crate) type Room = Box<dyn FnMut(usize) -> bool + Send>;
 
 /// Room that counts for the network that this thread runs.

@@ -5,7 +5,8 @@ use crate::stage::StageError;
 use std::io;
 use zstd::stream::raw::{self, InBuffer, Operation, OutBuffer};
 
-/// Decompressing needs no more memory than frames of the usual levels ask for (`--long` ones ask for more).
+/// Decompressing needs no more memory than frames of the usual levels ask for (`--long` ones ask
+/// for more).
 const WINDOW_LOG_MAX: u32 = 27;
 
 pub(super) struct Encoder {

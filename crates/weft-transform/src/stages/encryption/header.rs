@@ -1,4 +1,5 @@
-//! The header of a file of age: its key, for each who may read it, and a code that tells whether the header is what it was.
+//! The header of a file of age: its key, for each who may read it, and a code that tells whether
+//! the header is what it was.
 
 use super::derived;
 use super::keys::Identity;
@@ -112,7 +113,8 @@ fn x25519_stanza<'a>(
     words.next().is_none().then_some((share, body.try_into().ok()?))
 }
 
-/// The key of the file, if it is for `identity`. None if the share is of low order, which would make a secret of everybody's.
+/// The key of the file, if it is for `identity`. None if the share is of low order, which would
+/// make a secret of everybody's.
 fn unwrapped(identity: &Identity, share: &[u8; 32], body: &[u8]) -> Option<Option<[u8; FILE_KEY_BYTES]>> {
     let secret = x25519(identity.secret, *share);
     if secret == [0; 32] {
