@@ -1,7 +1,8 @@
-//! Gives each word of the input, its letters small, on a line of its own. Words go on from piece to piece.
+//! Gives each word of the input, its letters small, on a line of its own. Words go on from piece to
+//! piece.
 //!
-//! rustc --edition 2024 --target wasm32-unknown-unknown --crate-type cdylib -O -C panic=abort words.rs
-//! rustc --edition 2024 --crate-type cdylib -O words.rs
+//! rustc --edition 2024 --target wasm32-unknown-unknown --crate-type cdylib -O -C panic=abort
+//! words.rs rustc --edition 2024 --crate-type cdylib -O words.rs
 
 use std::cell::RefCell;
 

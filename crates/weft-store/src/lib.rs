@@ -47,7 +47,8 @@ pub use row::{
     Timestamp,
 };
 pub use store::{
-    Applied, BlockHome, Durability, Header, Nth, ReadMode, Space, Store, Transaction, VolumeOptions, path_to,
+    Applied, BlockHome, BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space,
+    Store, Transaction, VolumeOptions, path_to,
 };
 pub use upgrade::{Upgrade, Upgraded};
 pub use waiting::Waiting;

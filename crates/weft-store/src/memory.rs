@@ -6,7 +6,9 @@ use crate::Name;
 use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
 use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
-use crate::store::{Durability, Header, ReadMode, Space, Store, Transaction, VolumeOptions};
+use crate::store::{
+    BlockStore, CommitStore, Durability, Header, Maintenance, ReadMode, RowStore, Space, Transaction, VolumeOptions,
+};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -181,7 +183,7 @@ impl Rows {
     }
 }
 
-impl Store for MemoryStore {
+impl RowStore for MemoryStore {
     fn header(&self) -> Result<Header> {
         Ok(self.rows.read().header.clone())
     }
@@ -221,7 +223,9 @@ impl Store for MemoryStore {
         let is_named = |ino: &Ino| rows.names.values().any(|name| name.ino == *ino);
         Ok(rows.inodes.values().filter(|row| row.nlink == 0).map(|row| row.ino).filter(is_named).collect())
     }
+}
 
+impl BlockStore for MemoryStore {
     fn read_block(&self, block: &BlockRef, _mode: ReadMode) -> Result<Option<Block>> {
         let rows = self.rows.read();
         let (_, bytes, _) =
@@ -231,13 +235,17 @@ impl Store for MemoryStore {
         }
         Ok(Some(bytes.clone()))
     }
+}
 
+impl CommitStore for MemoryStore {
     fn begin(&self, _durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         let writing = self.writing.lock();
         let next = self.rows.read().clone();
         Ok(Box::new(MemoryTransaction { store: self, _writing: writing, next, blocks: Vec::new() }))
     }
+}
 
+impl Maintenance for MemoryStore {
     fn space(&self) -> Result<Space> {
         Ok(Space { bytes_total: u64::MAX / 2, bytes_free: u64::MAX / 2, bytes_reserved: 0 })
     }

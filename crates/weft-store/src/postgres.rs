@@ -58,7 +58,9 @@ use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
-use crate::store::{Durability, Header, Nth, ReadMode, Space, Store, Transaction};
+use crate::store::{
+    BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
+};
 use connection::{Call, Connection};
 use digests::{Known, Rows};
 use lease::Lease;
@@ -247,7 +249,7 @@ impl PostgresStore {
     }
 }
 
-impl Store for PostgresStore {
+impl RowStore for PostgresStore {
     fn header(&self) -> Result<Header> {
         Ok(self.header.lock().clone())
     }
@@ -330,7 +332,9 @@ impl Store for PostgresStore {
     fn commits(&self, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
         self.read(Class::Digests, |connection| read::commits(connection, from, limit))
     }
+}
 
+impl BlockStore for PostgresStore {
     fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>> {
         if let Some(here) = self.prefetcher.block(block.id).filter(|_| self.lost().is_none()) {
             return Ok(Some(here));
@@ -381,11 +385,9 @@ impl Store for PostgresStore {
     fn run_bytes(&self) -> u64 {
         2 << 20
     }
+}
 
-    fn disk_cache(&self) -> Option<DiskCacheStats> {
-        self.disk_cache.as_ref().map(DiskCache::stats)
-    }
-
+impl CommitStore for PostgresStore {
     /// Every commit is durable: there are so few that waiting for the disk costs nothing, and a
     /// server that crashed and came back without some of them would not be what is in memory here.
     fn are_commits_durable(&self) -> bool {
@@ -404,6 +406,12 @@ impl Store for PostgresStore {
             return Some(self.taken(self.lease.taker()));
         }
         self.lost.lock().as_ref().map(Lost::error)
+    }
+}
+
+impl Maintenance for PostgresStore {
+    fn disk_cache(&self) -> Option<DiskCacheStats> {
+        self.disk_cache.as_ref().map(DiskCache::stats)
     }
 
     fn is_remote(&self) -> bool {

@@ -92,7 +92,9 @@ use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
-use crate::store::{Durability, Header, Nth, ReadMode, Space, Store, Transaction};
+use crate::store::{
+    BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
+};
 use crate::user::{AtEnd, Rights};
 use names::Names;
 use parking_lot::Mutex;
@@ -171,7 +173,7 @@ impl Drop for SqliteStore {
     }
 }
 
-impl Store for SqliteStore {
+impl RowStore for SqliteStore {
     fn header(&self) -> Result<Header> {
         Ok(self.header.lock().clone())
     }
@@ -244,6 +246,12 @@ impl Store for SqliteStore {
         self.readers.with(|connection| read::commits(connection, from, limit))
     }
 
+    fn misnamed(&self) -> Result<Vec<Ino>> {
+        self.readers.with(read::misnamed)
+    }
+}
+
+impl BlockStore for SqliteStore {
     fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>> {
         let _rights = self.rights()?;
         self.block(block, mode)
@@ -259,7 +267,9 @@ impl Store for SqliteStore {
         self.blocks(blocks, visit);
         Ok(())
     }
+}
 
+impl CommitStore for SqliteStore {
     fn must_be_named(&self) -> bool {
         self.writes
     }
@@ -290,7 +300,9 @@ impl Store for SqliteStore {
         let looked = || self.rights().and_then(|_rights| self.check_names(false));
         if self.writes { looked().err() } else { None }
     }
+}
 
+impl Maintenance for SqliteStore {
     fn close(&self) -> Result<()> {
         if !self.writes {
             return Ok(());
@@ -303,10 +315,6 @@ impl Store for SqliteStore {
 
     fn notices(&self) -> Vec<String> {
         self.writer.lock().notices()
-    }
-
-    fn misnamed(&self) -> Result<Vec<Ino>> {
-        self.readers.with(read::misnamed)
     }
 
     fn space(&self) -> Result<Space> {

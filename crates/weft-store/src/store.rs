@@ -13,11 +13,11 @@ use std::ops::Range;
 use weft_block::Block;
 use weft_digest::Digest;
 
-/// What keeps a volume.
+/// Rows of a volume.
 ///
 /// Reads give the state of some commit no older than the last one that ended before the call. All
-/// methods may be called from any thread; transactions run one at a time.
-pub trait Store: Send + Sync {
+/// methods may be called from any thread.
+pub trait RowStore: Send + Sync {
     /// Options and counters as of the last commit.
     fn header(&self) -> Result<Header>;
 
@@ -30,7 +30,7 @@ pub trait Store: Send + Sync {
     /// Up to `limit` entries of `parent` with a cookie above `after`, in cookie order.
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>>;
 
-    /// The same of those entries alone whose rows are as they were written, where [`Store::names`]
+    /// The same of those entries alone whose rows are as they were written, where [`RowStore::names`]
     /// fails.
     fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         self.names(parent, after, limit)
@@ -75,7 +75,7 @@ pub trait Store: Send + Sync {
     /// Inodes that no name leads to: what was unlinked while open when the daemon ended.
     fn orphans(&self) -> Result<Vec<Ino>>;
 
-    /// Those of [`Store::orphans`] that a name leads to: they are damaged, and no orphans.
+    /// Those of [`RowStore::orphans`] that a name leads to: they are damaged, and no orphans.
     fn misnamed(&self) -> Result<Vec<Ino>> {
         Ok(Vec::new())
     }
@@ -87,7 +87,7 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
-    /// Up to `limit` entries of directory `parent` after position `after`, as [`Store::names`],
+    /// Up to `limit` entries of directory `parent` after position `after`, as [`RowStore::names`],
     /// with what its digest says of them. `Corrupt` if the row of what one of them names is gone.
     fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
         let listed = |name: NameRow| {
@@ -110,29 +110,7 @@ pub trait Store: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The bytes of a block, verified against its digest (`Corrupt` if they differ). `None` only
-    /// with `ReadMode::CachedOnly` when the bytes would have to be waited for.
-    fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>>;
-
-    /// Bytes `range` of a block, as far as it reaches, verified as by [`Store::read_block`]:
-    /// whatever part of the block can be read and verified alone and holds them, with where in the
-    /// block it begins.
-    fn read_part(&self, block: &BlockRef, _range: Range<usize>, mode: ReadMode) -> Result<Option<(usize, Block)>> {
-        Ok(self.read_block(block, mode)?.map(|bytes| (0, bytes)))
-    }
-
-    /// Has `visit` look at each of `blocks`, with its place among them, in their order and as soon
-    /// as it is here: read as by [`Store::read_block`]. Those that lie together are read together.
-    /// Fails if all that was not visited cannot be had.
-    fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
-        for (at, block) in blocks.iter().enumerate() {
-            let read = self.read_block(block, ReadMode::Blocking);
-            visit(at, read.and_then(|read| read.ok_or_else(|| Error::Bug("nobody waited".into()))));
-        }
-        Ok(())
-    }
-
-    /// Whether [`Store::prefetch`] would bring something. Asked after extents were.
+    /// Whether [`RowStore::prefetch`] would bring something. Asked after extents were.
     fn wants_more(&self) -> bool {
         false
     }
@@ -142,13 +120,41 @@ pub trait Store: Send + Sync {
     fn prefetch(&self) -> Result<()> {
         Ok(())
     }
+}
 
-    /// Bytes of blocks that are best read together by [`Store::read_blocks`]: so many that nothing
+/// Bytes of blocks. Where a block lies is known here alone.
+pub trait BlockStore: Send + Sync {
+    /// The bytes of a block, verified against its digest (`Corrupt` if they differ). `None` only
+    /// with `ReadMode::CachedOnly` when the bytes would have to be waited for.
+    fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>>;
+
+    /// Bytes `range` of a block, as far as it reaches, verified as by [`BlockStore::read_block`]:
+    /// whatever part of the block can be read and verified alone and holds them, with where in the
+    /// block it begins.
+    fn read_part(&self, block: &BlockRef, _range: Range<usize>, mode: ReadMode) -> Result<Option<(usize, Block)>> {
+        Ok(self.read_block(block, mode)?.map(|bytes| (0, bytes)))
+    }
+
+    /// Has `visit` look at each of `blocks`, with its place among them, in their order and as soon
+    /// as it is here: read as by [`BlockStore::read_block`]. Those that lie together are read together.
+    /// Fails if all that was not visited cannot be had.
+    fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
+        for (at, block) in blocks.iter().enumerate() {
+            let read = self.read_block(block, ReadMode::Blocking);
+            visit(at, read.and_then(|read| read.ok_or_else(|| Error::Bug("nobody waited".into()))));
+        }
+        Ok(())
+    }
+
+    /// Bytes of blocks that are best read together by [`BlockStore::read_blocks`]: so many that nothing
     /// is waited for in between, so few that others may read meanwhile.
     fn run_bytes(&self) -> u64 {
         1 << 20
     }
+}
 
+/// Commits to a volume. Transactions run one at a time.
+pub trait CommitStore: Send + Sync {
     /// Whether every commit is durable, whatever was asked for.
     fn are_commits_durable(&self) -> bool {
         false
@@ -188,7 +194,10 @@ pub trait Store: Send + Sync {
     fn lost(&self) -> Option<Error> {
         None
     }
+}
 
+/// The place that a volume lies in, and what it costs.
+pub trait Maintenance: Send + Sync {
     /// Whether reading rows means waiting for a server.
     fn is_remote(&self) -> bool {
         false
@@ -224,6 +233,11 @@ pub trait Store: Send + Sync {
         self.space()
     }
 }
+
+/// All that keeps a volume.
+pub trait Store: RowStore + BlockStore + CommitStore + Maintenance {}
+
+impl<T: RowStore + BlockStore + CommitStore + Maintenance> Store for T {}
 
 /// A path from the root to `ino`, by what `names_of` tells of each on the way; `#` and the number
 /// of the first that has no name.

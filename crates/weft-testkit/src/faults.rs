@@ -9,8 +9,9 @@ use weft_digest::Digest;
 use weft_store::log::OperationLog;
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    Batch, BlockRef, CommitNo, CommitRow, Cookie, Durability, Error, ErrorKind, Header, Ino, InodeRow, ListedRow, Name,
-    NameRow, NewBlock, Place, ReadMode, Result, RoundTrips, Space, Store, Transaction, VolumeOptions,
+    Batch, BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Error, ErrorKind, Header, Ino,
+    InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, Place, ReadMode, Result, RoundTrips, RowStore, Space,
+    Store, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make
@@ -187,67 +188,86 @@ impl CrashStore {
     }
 }
 
-impl Store for CrashStore {
+impl RowStore for CrashStore {
     fn header(&self) -> Result<Header> {
         self.live.header()
     }
+
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
         self.call(Calls::All)?;
         self.live.inodes(from, limit)
     }
+
     fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
         self.call(Calls::All)?;
         self.live.name(parent, name)
     }
+
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         self.call(Calls::All)?;
         self.live.names(parent, after, limit)
     }
+
     fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         self.call(Calls::All)?;
         self.live.whole_names(parent, after, limit)
     }
+
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.call(Calls::All)?;
         self.live.extents(ino, range)
     }
+
     fn refuse_missing_names(&self, directory: Ino) -> Result<()> {
         self.call(Calls::All)?;
         self.live.refuse_missing_names(directory)
     }
+
     fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
         self.call(Calls::All)?;
         self.live.refuse_missing_blocks(ino)
     }
+
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.call(Calls::All)?;
         self.live.xattrs(ino)
     }
+
     fn orphans(&self) -> Result<Vec<Ino>> {
         self.call(Calls::All)?;
         self.live.orphans()
     }
+
     fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
         self.call(Calls::All)?;
         self.live.digest(ino)
     }
+
     fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
         self.call(Calls::All)?;
         self.live.listed(parent, after, limit)
     }
+
     fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         self.call(Calls::All)?;
         self.live.content_digest(ino)
     }
+
     fn commits(&self, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
         self.call(Calls::All)?;
         self.live.commits(from, limit)
     }
+}
+
+impl BlockStore for CrashStore {
     fn read_block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>> {
         self.call(Calls::All)?;
         self.catch_up()?;
         self.live.read_block(block, mode)
     }
+}
+
+impl CommitStore for CrashStore {
     fn begin(&self, durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         self.call(Calls::Commits)?;
         if self.late.lock().is_some() {
@@ -256,15 +276,21 @@ impl Store for CrashStore {
         let blocks = Vec::new();
         Ok(Box::new(CrashTransaction { store: self, inner: self.live.begin(durability)?, durability, blocks }))
     }
+
     fn are_commits_durable(&self) -> bool {
         self.live.are_commits_durable()
     }
+
     fn lost(&self) -> Option<Error> {
         self.live.lost()
     }
+}
+
+impl Maintenance for CrashStore {
     fn round_trips(&self) -> RoundTrips {
         self.live.round_trips()
     }
+
     fn space(&self) -> Result<Space> {
         let bytes_free = self.bytes_free.load(Ordering::Relaxed);
         Ok(Space { bytes_free, ..self.live.space()? })

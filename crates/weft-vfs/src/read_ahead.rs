@@ -288,7 +288,7 @@ mod tests {
     use crate::cache::SharedCache;
     use weft_block::Rope;
     use weft_store::memory::MemoryStore;
-    use weft_store::{Durability, ExtentChange, NewBlock, VolumeOptions};
+    use weft_store::{CommitStore, Durability, ExtentChange, NewBlock, RowStore, VolumeOptions};
 
     /// What the store in memory has read together.
     const RUN_BYTES: u64 = 1 << 20;

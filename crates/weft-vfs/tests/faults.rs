@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_store::log::{IntentLog, OperationLog, Sync};
 use weft_store::memory::MemoryStore;
-use weft_store::{Batch, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, Store, VolumeOptions};
+use weft_store::{
+    Batch, CommitStore, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, RowStore, VolumeOptions,
+};
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
 use weft_vfs::{
     Caller, ErrorKind, Exported, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, RenameMode, Vfs,

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use weft_store::sqlite;
-use weft_store::{BlockHome, Store, Timestamp, VolumeOptions};
+use weft_store::{BlockHome, RowStore, Timestamp, VolumeOptions};
 use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };

@@ -2,7 +2,7 @@
 
 use crate::place::{Place, is_root};
 use weft_block::Slice;
-use weft_store::{Batch, Durability, Ino, InodeChange, Name, Store};
+use weft_store::{Batch, CommitStore, Durability, Ino, InodeChange, Name, RowStore};
 use weft_vfs::LinkDefinition;
 
 /// Makes the link `name` in the root of volume `v` one that nobody is known to have ordered.

@@ -10,8 +10,8 @@ use weft_block::Block;
 use weft_fuse::{Leaver, MountOptions, Session, SessionOptions, Transport, Unmounter};
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    BlockRef, Cookie, Durability, Header, Ino, InodeRow, Name, NameRow, ReadMode, Space, Store, Transaction,
-    VolumeOptions,
+    BlockRef, BlockStore, CommitStore, Cookie, Durability, Header, Ino, InodeRow, Maintenance, Name, NameRow, ReadMode,
+    RowStore, Space, Transaction, VolumeOptions,
 };
 use weft_vfs::{Options, SystemClock, Vfs};
 
@@ -145,7 +145,7 @@ struct GatedStore {
     gate: Arc<Gate>,
 }
 
-impl Store for GatedStore {
+impl RowStore for GatedStore {
     fn header(&self) -> weft_store::Result<Header> {
         self.store.header()
     }
@@ -185,17 +185,23 @@ impl Store for GatedStore {
     fn orphans(&self) -> weft_store::Result<Vec<Ino>> {
         self.store.orphans()
     }
+}
 
+impl BlockStore for GatedStore {
     fn read_block(&self, block: &BlockRef, mode: ReadMode) -> weft_store::Result<Option<Block>> {
         // As if every block were on a disk.
         if mode == ReadMode::CachedOnly { Ok(None) } else { self.store.read_block(block, mode) }
     }
+}
 
+impl CommitStore for GatedStore {
     fn begin(&self, durability: Durability) -> weft_store::Result<Box<dyn Transaction + '_>> {
         self.gate.pass();
         self.store.begin(durability)
     }
+}
 
+impl Maintenance for GatedStore {
     fn space(&self) -> weft_store::Result<Space> {
         self.store.space()
     }

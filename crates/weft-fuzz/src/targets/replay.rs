@@ -4,7 +4,7 @@ use crate::volume::{self, look_at_all};
 use crate::{INODES, mount, scratch};
 use std::sync::Arc;
 use weft_store::log::IntentLog;
-use weft_store::{Batch, Counters, Durability, Store};
+use weft_store::{Batch, CommitStore, Counters, Durability, RowStore};
 
 /// Takes any bytes as what this is about.
 pub fn run(bytes: &[u8]) {

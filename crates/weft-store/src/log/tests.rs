@@ -3,7 +3,7 @@ use super::sector::SECTOR;
 use super::slot::HEADER_BYTES;
 use super::*;
 use crate::memory::MemoryStore;
-use crate::store::{Store, VolumeOptions};
+use crate::store::{RowStore, VolumeOptions};
 use crate::{Counters, Error};
 use proptest::prelude::*;
 use std::fs;

@@ -270,7 +270,7 @@ pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, li
     rows.iter().map(listed).collect()
 }
 
-/// As [`crate::Store::nth_extent`].
+/// As [`crate::RowStore::nth_extent`].
 pub(super) fn nth_extent(connection: &mut Connection, ino: Ino, range: &Range<u64>, nth: Nth) -> Result<Option<u64>> {
     let (statement, skipped) = match nth {
         Nth::FromStart(skipped) => (sql::EXTENT_FROM_START, skipped),

@@ -6,7 +6,7 @@ use crate::contract::HOMES;
 use std::collections::BTreeMap;
 use std::path::Path;
 use weft_store::sqlite::{self, convert, open};
-use weft_store::{BlockHome, ErrorKind, Store};
+use weft_store::{BlockHome, ErrorKind, RowStore};
 use weft_store::{Outcome, Repair};
 
 pub fn other(home: BlockHome) -> BlockHome {

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use weft_store::sqlite::open;
-use weft_store::{BlockHome, ErrorKind, Ino, Place, ReadMode, Store};
+use weft_store::{BlockHome, BlockStore, ErrorKind, Ino, Place, ReadMode, RowStore};
 use weft_store::{Outcome, Repair};
 
 /// The bits of `bytes` bytes that are tried: one of `usual`.

@@ -5,7 +5,7 @@ use crate::sample::LARGE;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use weft_store::sqlite::open;
-use weft_store::{BlockHome, BlockRef, ErrorKind, Ino, Place, ReadMode, Store};
+use weft_store::{BlockHome, BlockRef, BlockStore, ErrorKind, Ino, Place, ReadMode, Store};
 
 const PART: usize = weft_digest::PART_BYTES;
 

@@ -372,7 +372,7 @@ mod tests {
     use crate::options::Options;
     use std::borrow::Cow;
     use weft_store::memory::MemoryStore;
-    use weft_store::{Cookie, InodeRow, Kind, Place, Store, Timestamp, VolumeOptions};
+    use weft_store::{Cookie, InodeRow, Kind, Place, RowStore, Timestamp, VolumeOptions};
 
     const FILE: Ino = Ino(16);
 

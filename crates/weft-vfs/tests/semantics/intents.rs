@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 use weft_block::Rope;
+use weft_store::Timestamp;
 use weft_store::log::{IntentLog, Loss};
 use weft_store::sqlite::{self, check};
-use weft_store::{Batch, BlockHome, BlockId, CheckOptions, Durability, InodeChange, NewBlock, Outcome, Place, Repair};
-use weft_store::{Store, Timestamp};
+use weft_store::{
+    Batch, BlockHome, BlockId, CheckOptions, CommitStore, Durability, InodeChange, NewBlock, Outcome, Place, Repair,
+    RowStore,
+};
 use weft_store::{VolumeOptions, Waiting};
 use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, SetAttributes, UnappliedList, Vfs};
 

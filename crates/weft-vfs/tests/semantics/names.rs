@@ -1,7 +1,7 @@
 //! Names: unlinking while held, orphans, renaming, linking, hostile names.
 
 use crate::{DIRECTORY, FILE, Volume, kind};
-use weft_store::Store;
+use weft_store::RowStore;
 use weft_vfs::{Caller, ErrorKind, Holds, Ino, Kind, MakeNode, RenameMode};
 
 const HOLDING: Caller = Caller { holds: Holds::Counted, ..Caller::ROOT };
