@@ -74,7 +74,7 @@ impl Acl {
         self.entries.iter().find(|entry| entry.tag == tag).map(|entry| u32::from(entry.bits))
     }
 
-    /// Whether permission bits say all that it says.
+    /// True if permission bits alone express the whole ACL.
     pub(crate) fn is_minimal(&self) -> bool {
         self.entries.len() == 3
     }
@@ -86,9 +86,9 @@ impl Acl {
         of(USER_OBJ) << 6 | self.bits(MASK).unwrap_or_else(|| of(GROUP_OBJ)) << 3 | of(OTHER)
     }
 
-    /// What it gives a user who is not the owner (POSIX.1e 23.1.3): by what `is_user` and
-    /// `is_member` say of users and groups. `wanted` are the three bits asked for: one group must
-    /// give all of them.
+    /// True if the ACL grants `wanted` to a user who is not the owner (POSIX.1e 23.1.3). `is_user`
+    /// and `is_member` tell the user's identity and groups. `wanted` holds the three requested
+    /// bits: one group must grant all of them.
     pub(crate) fn grants(
         &self,
         owning_group: u32,

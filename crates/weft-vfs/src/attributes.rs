@@ -33,8 +33,8 @@ pub struct Attributes {
     pub ctime: Timestamp,
     /// Creation.
     pub btime: Timestamp,
-    /// Of a transformation link a number that is another one when its content may be, 0 of one that
-    /// gives nothing for now; else none.
+    /// Change number of a transformation link: it differs when the content may differ, and is 0 for
+    /// a link that gives nothing for now. None for any other inode.
     pub computed: Option<u64>,
     /// The users who may be told them.
     pub reach: Reach,
@@ -67,14 +67,13 @@ pub struct SetAttributes {
     pub atime: Option<SetTime>,
     /// New modification time.
     pub mtime: Option<SetTime>,
-    /// Who sets them: a truncation, and a change of owner, take set-user-id and set-group-id away
-    /// as this says.
+    /// Privileges of the caller: they decide which of set-user-id and set-group-id a truncation or
+    /// a change of owner clears.
     pub writer: Writer,
 }
 
-/// Who changes what a file holds or whose it is, as far as its set-user-id and set-group-id bits
-/// depend on that (Linux
-/// `setattr_should_drop_suidgid()`).
+/// Class of the user who changes a file's content or owner. Its set-user-id and set-group-id bits
+/// depend on it (Linux `setattr_should_drop_suidgid()`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writer {
     /// One with `CAP_FSETID`: a change of content leaves both bits.
@@ -121,7 +120,7 @@ pub enum SetTime {
     To(Timestamp),
 }
 
-/// How `rename` treats an existing target.
+/// Treatment of an existing target by `rename`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
     /// Replace it (POSIX rename()).
@@ -132,7 +131,7 @@ pub enum RenameMode {
     Exchange,
 }
 
-/// What `allocate` does to its range (Linux fallocate(2)).
+/// Effect of `allocate` on its range (Linux fallocate(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
     /// Make sure writes there find space; the size grows to the end of the range (mode 0).
@@ -147,7 +146,7 @@ pub enum AllocateMode {
     ZeroRangeKeepSize,
 }
 
-/// What a write did to the file's privileges (set-user-id, set-group-id).
+/// Effect of a write on the file's privileges (set-user-id, set-group-id).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privileges {
     /// They are as they were.
@@ -156,7 +155,7 @@ pub enum Privileges {
     Dropped,
 }
 
-/// What `seek` looks for (Linux lseek(2)).
+/// Target of `seek` (Linux lseek(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// The next data (`SEEK_DATA`).
@@ -165,7 +164,7 @@ pub enum Whence {
     Hole,
 }
 
-/// How `set_xattr` treats an existing attribute (setxattr(2)).
+/// Treatment of an existing attribute by `set_xattr` (setxattr(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetXattr {
     /// Make it or replace it.
@@ -181,11 +180,11 @@ pub enum SetXattr {
 pub struct DirEntry {
     /// Its name; `.` and `..` are not listed.
     pub name: Name,
-    /// What it names.
+    /// The inode that the entry names.
     pub ino: Ino,
     /// Kind of what it names.
     pub kind: Kind,
-    /// Where to go on after it.
+    /// Position from which a listing continues after it.
     pub cookie: Cookie,
 }
 

@@ -8,7 +8,7 @@
 
 use std::cell::RefCell;
 
-/// What a hook decides.
+/// Decision of a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Wait on this thread.
@@ -17,7 +17,7 @@ pub enum Answer {
     GiveUp,
 }
 
-/// What is waited for.
+/// Reason for a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Rows of a server.

@@ -3,19 +3,21 @@
 use crate::attributes::Attributes;
 use weft_store::{Generation, Ino, Kind};
 
-/// Who calls. Permission is checked before: by the kernel for FUSE (`default_permissions`).
+/// The caller of an operation. Permission is checked before: by the kernel for FUSE
+/// (`default_permissions`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// Owner of what the call makes.
     pub uid: u32,
     /// Group of what the call makes, unless its directory has the set-group-id bit.
     pub gid: u32,
-    /// Whether inodes that the call returns are held until [`crate::Vfs::release`].
+    /// Hold policy for inodes that the call returns: counted ones are held until
+    /// [`crate::Vfs::release`].
     pub holds: Holds,
 }
 
-/// Whether a protocol keeps count of the inodes it was told of. A held inode outlives its last
-/// name.
+/// Hold policy of a protocol: whether it counts the inodes returned to it. A held inode outlives
+/// its last name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// Each inode returned is held once more (FUSE's lookup count).
@@ -29,7 +31,7 @@ impl Caller {
     pub const ROOT: Caller = Caller { uid: 0, gid: 0, holds: Holds::None };
 }
 
-/// What `make` makes.
+/// The node that `make` creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MakeNode {
     /// Any kind but a symbolic link.
@@ -42,7 +44,7 @@ pub struct MakeNode {
     pub rdev: u32,
 }
 
-/// Who calls, where nobody has checked permission before: for [`crate::Vfs::user`].
+/// Credentials of a caller whose permission nobody has checked before: for [`crate::Vfs::user`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// User; 0 is the super-user.
@@ -54,12 +56,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Whether nothing but the kind of things limits what the user may do.
+    /// True for the super-user: only the kind of an inode limits its operations.
     pub(crate) fn is_root(&self) -> bool {
         self.uid == 0
     }
 
-    /// Whether the user is in group `gid`.
+    /// True if the user is in group `gid`.
     pub(crate) fn is_member(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }

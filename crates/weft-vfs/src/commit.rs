@@ -44,9 +44,9 @@ struct Tries(u32);
 /// Whoever has it commits.
 #[derive(Default)]
 pub(crate) struct CommitState {
-    /// What the store was told to commit, and nobody knows whether it has, or will: the server may
-    /// be at it still. It is tried again as it is before anything else is committed. If the first
-    /// try happens after all, it is the same.
+    /// The commit in doubt: the store was asked to make it, and its outcome is unknown. The server
+    /// may still be working on it. It is retried unchanged before any other commit. If the first
+    /// try succeeds after all, the result is the same.
     in_doubt: Option<(Snapshot, Durability)>,
 }
 

@@ -30,23 +30,24 @@ use weft_transform::whose;
 /// after.
 const EARLY_MAX: usize = 256;
 
-/// How long a user that has more at work than a share is held back at once.
+/// Longest single delay of a user that has more than its share at work.
 const HOLD_MAX: Duration = Duration::from_millis(50);
 
-/// How often it is looked whether a signal has come that ends a program.
+/// Interval between checks for a signal that ends the program.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// How long nothing is computed after all was stopped: whoever asked for that unmounts meanwhile.
+/// Time for which nothing is computed after all was stopped: the user who stopped it unmounts
+/// meanwhile.
 const STOPPED: Duration = Duration::from_secs(2);
 
-/// Who asks, and by which request.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Requester {
     /// The user.
     pub user: u32,
     /// The thread of the program, if the way in tells: one that waits cannot have ended.
     pub thread: Option<u32>,
-    /// What tells the request from others, if anything does.
+    /// Number that identifies the request, if it has one.
     pub number: Option<u64>,
     /// The host that it comes from, if it comes over a network.
     pub host: Option<IpAddr>,
@@ -67,7 +68,7 @@ pub fn request_number() -> u64 {
 thread_local! {
     static REQUESTER: Cell<Requester> = const { Cell::new(Requester::HOLDER) };
     static LANE: RefCell<Option<Arc<Lane>>> = const { RefCell::new(None) };
-    /// Whether this thread computes already, for the same request.
+    /// True if this thread already computes for the same request.
     static COMPUTES: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -190,11 +191,11 @@ struct Table {
     users: FxHashMap<u32, Arc<AtomicUsize>>,
 }
 
-/// Whether a request is to be looked at: its program was sent a signal.
+/// Hint that a request is to be checked: its program was sent a signal.
 #[derive(Default)]
 struct Hint {
     is_given: AtomicBool,
-    /// Whether the request has been told to end.
+    /// True if the request was told to end.
     has_ended: AtomicBool,
 }
 
@@ -259,7 +260,8 @@ impl Computing {
         largest(table.users.iter().map(|(user, at_work)| (*user, at_work.load(Ordering::Relaxed) as u64)))
     }
 
-    /// How many of one user can be at work without holding others back.
+    /// Returns the number of one user's requests that can be at work without holding other users
+    /// back.
     fn share(&self) -> usize {
         let processors = available_parallelism().map_or(1, usize::from);
         let (_, users) = self.counts();
@@ -435,8 +437,8 @@ const HARMLESS: [i32; 10] = [
     libc::SIGWINCH,
 ];
 
-/// Whether `thread` was sent a signal that is to end what it waits for (proc_pid_status(5)). One of
-/// which nothing is known may be gone.
+/// True if `thread` was sent a signal that is to end its wait (proc_pid_status(5)). Also true for a
+/// thread without a readable status: it may have ended.
 fn is_ending(thread: u32) -> bool {
     let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
     let harmless = HARMLESS.iter().fold(0u64, |all, signal| all | 1 << (signal - 1));

@@ -5,7 +5,7 @@ use weft_store::{Ino, InvalidName};
 /// Result of an operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, in POSIX's words.
+/// Kind of an error, in POSIX's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// No such entry or inode.
@@ -60,7 +60,7 @@ pub enum ErrorKind {
     Loop,
     /// It is a transformation link, and this is done to what it leads to, or not at all.
     Transformed,
-    /// What is waited for does not come.
+    /// A wait timed out.
     TimedOut,
     /// The inode is gone (stale handle).
     Stale,
@@ -149,17 +149,18 @@ impl Error {
         Error { kind, ino: Some(ino), source: None }
     }
 
-    /// Whether what failed is worth trying again at once: something was in its way.
+    /// True if the operation failed because of a conflict and can be retried at once.
     pub(crate) fn is_conflict(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.kind() == weft_store::ErrorKind::Conflict)
     }
 
-    /// Whether what failed may have happened, or may be done later by who was asked for it.
+    /// True if the outcome is in doubt: the failed request may have been applied, or may be applied
+    /// later by the server.
     pub(crate) fn leaves_doubt(&self) -> bool {
         self.source.as_ref().is_some_and(weft_store::Error::leaves_doubt)
     }
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -23,17 +23,17 @@ impl Changed {
 pub(crate) struct Inode {
     /// Its row as the next commit would write it.
     pub(crate) row: InodeRow,
-    /// When it last changed.
+    /// Generation of its last change.
     pub(crate) changed: Changed,
-    /// Whether the store has (or is being given) a row for it.
+    /// True if the store has (or is being given) a row for it.
     pub(crate) stored: bool,
-    /// Whether it was deleted; it then only waits for the commit that says so.
+    /// True if it was deleted; then it only waits for the commit that deletes its row.
     pub(crate) dead: bool,
-    /// Whether it is in [`crate::state::State::unheld`].
+    /// True if it is in [`crate::state::State::unheld`].
     pub(crate) unheld: bool,
     /// The operation that changed its content last, if that was since it was read from the store.
     pub(crate) content: OpNo,
-    /// What a transformation link is made of, once looked at.
+    /// Compiled definition of a transformation link, once read.
     pub(crate) link: Option<Arc<Link>>,
     /// The place in its view, of an entry of a view that is a link.
     pub(crate) shows: Option<Arc<Shows>>,
@@ -41,7 +41,7 @@ pub(crate) struct Inode {
     pub(crate) data: Option<Box<FileData>>,
     /// Extended attributes, once looked at.
     pub(crate) xattrs: Option<Box<Xattrs>>,
-    /// What is known of a directory's entries as a whole.
+    /// State of a directory's entries as a whole.
     pub(crate) directory: Option<Box<Directory>>,
 }
 
@@ -76,11 +76,11 @@ pub(crate) const LISTED_MAX: usize = 1024;
 /// Entries of a directory that the store does not list yet, or lists still.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
-    /// Whether every entry is in memory, so that a name not there does not exist.
+    /// True if every entry is in memory: a name that is not there does not exist.
     pub(crate) complete: bool,
-    /// Whether `added` holds every entry, so that the store need not be asked for a list.
+    /// True if `added` holds every entry: the store need not be asked for a list.
     pub(crate) listed: bool,
-    /// Whether the store was asked if rows of entries are gone or damaged, and none is.
+    /// True if the store was asked for missing or damaged rows of entries, and found none.
     pub(crate) is_whole: bool,
     /// Entries the store may not list.
     pub(crate) added: BTreeMap<Cookie, Added>,
@@ -93,11 +93,11 @@ pub(crate) struct Directory {
 pub(crate) struct Added {
     /// Its name.
     pub(crate) name: Name,
-    /// What it names.
+    /// The inode that it names.
     pub(crate) ino: Ino,
     /// Kind of what it names.
     pub(crate) kind: Kind,
-    /// When it was added.
+    /// Generation in which it was added.
     pub(crate) changed: Changed,
 }
 

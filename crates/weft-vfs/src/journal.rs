@@ -15,7 +15,7 @@ const SHORT_BYTES: usize = 128 << 10;
 #[derive(Debug, Default)]
 struct Arena {
     bytes: Vec<u8>,
-    /// Whether operations are missing here.
+    /// True if operations are missing here.
     incomplete: bool,
 }
 
@@ -55,7 +55,7 @@ impl Journal {
         whole.then(|| self.previous.bytes.len() + self.current.bytes.len())
     }
 
-    /// Whether the log has all but what one short append would add.
+    /// True if the log lacks no more than one short append would add.
     pub(crate) fn is_short(&self) -> bool {
         self.unlogged_bytes().is_some_and(|bytes| bytes <= SHORT_BYTES)
     }

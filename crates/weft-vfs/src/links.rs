@@ -60,5 +60,5 @@ pub(crate) use virtual_inodes::FIRST as FIRST_VIRTUAL;
 pub use virtual_inodes::is_virtual;
 pub(crate) use watch::Watches;
 
-/// Which content a link has: a hash of its network and of what its targets were changed by last.
+/// Version of a link's content: a hash of its network and of the last changes of its targets.
 pub(crate) type Version = weft_digest::Digest;

@@ -31,8 +31,8 @@ use weft_store::Ino;
 /// taken to end, as Linux does after ten.
 const DEADLOCK_LOOKS_MAX: usize = 1024;
 
-/// Where locks come from: a mount, or a client of a protocol. What fails as a whole takes all its
-/// locks along.
+/// Origin of locks: a mount, or a client of a protocol. When it fails as a whole, all its locks go
+/// with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LockClient {
     number: u64,
@@ -47,16 +47,16 @@ impl LockClient {
     }
 }
 
-/// Who holds or wants a lock. What one owner holds is never in its own way.
+/// Owner of a lock or of a request for one. The locks of one owner never conflict.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockOwner {
-    /// Where it is.
+    /// Its client.
     pub client: LockClient,
-    /// What tells it from other owners there.
+    /// Name that tells it from other owners of that client.
     pub name: Arc<[u8]>,
 }
 
-/// Whether others may hold the range, too.
+/// Sharing mode of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockMode {
     /// Those who share it.
@@ -79,7 +79,7 @@ pub enum LockKind {
 /// A lock that somebody wants or has.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LockRequest {
-    /// Who.
+    /// The owner.
     pub owner: LockOwner,
     /// The user whose share of locks it counts against, on this machine a person
     /// ([`crate::whose()`]); the super-user's is all of the mount's or
@@ -87,9 +87,9 @@ pub struct LockRequest {
     pub user: u32,
     /// By which call.
     pub kind: LockKind,
-    /// What of the file.
+    /// Range of the file.
     pub range: LockRange,
-    /// How.
+    /// Sharing mode.
     pub mode: LockMode,
     /// Process to tell others of; 0 if that means nothing here.
     pub pid: u32,
@@ -107,26 +107,26 @@ impl LockRequest {
 /// A lock that is in the way of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Who holds it.
+    /// The owner that holds it.
     pub owner: LockOwner,
-    /// What of the file.
+    /// Range of the file.
     pub range: LockRange,
-    /// How.
+    /// Sharing mode.
     pub mode: LockMode,
     /// The process that said it holds it.
     pub pid: u32,
 }
 
-/// What to do once a lock is granted. Called without locks by whoever made room for it; must not
-/// wait.
+/// Callback for a granted lock. The thread that made room for the lock calls it, without holding
+/// locks. It must not wait.
 pub type Granted = Box<dyn FnOnce() + Send>;
 
 /// A lock that was granted to somebody who waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant(u64);
 
-/// What to do about a lock that others are in the way of. The same request that waits already keeps
-/// its place, and is told of by what was given last.
+/// Action on a lock that conflicts with others. If the same request waits already, it keeps its
+/// place, and only its last callback is called.
 pub enum IfHeld {
     /// Fail.
     Fail,
@@ -137,7 +137,7 @@ pub enum IfHeld {
     WaitAndAnswer(Box<dyn FnOnce(Grant) + Send>),
 }
 
-/// Whether a lock that was granted is still wanted.
+/// Answer to a granted lock: whether it is still wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// It is.
@@ -155,7 +155,7 @@ enum Then {
 /// Those to be told, when the table is no longer held.
 type Telling = Vec<Box<dyn FnOnce() + Send>>;
 
-/// What became of a request.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locked {
     /// It is held.
@@ -164,7 +164,7 @@ pub enum Locked {
     Waiting,
 }
 
-/// Whether a lock is new, or was held before the volume was opened.
+/// Kind of claim: for a new lock, or for one held before the volume was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// New.
@@ -173,7 +173,7 @@ pub enum Claim {
     Again,
 }
 
-/// Why there is no lock.
+/// Reason why a lock is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// Somebody else's is in the way: EAGAIN.
@@ -190,7 +190,7 @@ pub enum LockError {
     Grace,
 }
 
-/// What a share reservation is about: reading, writing, both or nothing.
+/// Access that a share reservation covers: reading, writing, both or neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareBits {
     /// Reading.
@@ -312,7 +312,7 @@ impl Locks {
         self.0.lock().files.get(&ino).is_some_and(|file| !file.granted(request, grant).is_empty())
     }
 
-    /// Whether `request` waited for `ino`, which it no longer does.
+    /// Cancels `request` for `ino`. True if it was waiting.
     pub fn cancel(&self, ino: Ino, request: &LockRequest) -> bool {
         let mut table = self.0.lock();
         let Some(file) = table.files.get_mut(&ino) else { return false };
@@ -379,12 +379,12 @@ impl Locks {
         granted.into_iter().for_each(|then| then());
     }
 
-    /// Whether `client` holds, has reserved or waits for anything.
+    /// True if `client` holds, has reserved or waits for anything.
     pub fn has_any(&self, client: LockClient) -> bool {
         self.0.lock().room.has_any(client)
     }
 
-    /// Whether only what was held before can be locked.
+    /// True during the grace period: only locks held before can be claimed.
     pub fn is_grace(&self) -> bool {
         self.0.lock().is_grace
     }
@@ -394,7 +394,8 @@ impl Locks {
         self.0.lock().is_grace = true;
     }
 
-    /// What was held before can no longer be claimed; the others may lock again.
+    /// Ends the grace period: locks held before can no longer be claimed, and new ones are granted
+    /// again.
     pub fn end_grace(&self) {
         let granted = {
             let mut table = self.0.lock();
@@ -452,7 +453,8 @@ impl Table {
         Ok(())
     }
 
-    /// Whether those in the way of `request` wait, one behind the other, for its owner.
+    /// True if `request` would deadlock: the owners in its way wait, one behind the other, for its
+    /// owner.
     fn would_never_end(&self, ino: Ino, request: &LockRequest) -> bool {
         if request.kind == LockKind::File {
             // flock(2) does not look for this.

@@ -24,10 +24,10 @@ use unwritten::Unwritten;
 use weft_store::Timestamp;
 use weft_transform::whose;
 
-/// When this process said something first.
+/// Time of the first message of this process.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// What found no room where messages go.
+/// Messages that found no room at their destination.
 static UNWRITTEN: Mutex<Unwritten> = Mutex::new(Unwritten::new());
 
 static LIMITER: LazyLock<Mutex<Limiter>> = LazyLock::new(Mutex::default);
@@ -74,7 +74,7 @@ fn is_log() -> bool {
     IS_LOG.load(Ordering::Relaxed)
 }
 
-/// What a line of a log has before the message.
+/// Fields that precede the message in a line of a log.
 #[derive(Clone, Copy)]
 struct Said {
     level: Level,

@@ -20,7 +20,7 @@ pub(crate) enum Mutation<'a> {
         parent: Ino,
         /// Its name and the position of that.
         name: Option<(Name, Cookie)>,
-        /// What it is.
+        /// The inode to make.
         inode: NewInode<'a>,
     },
     /// One more name.
@@ -64,7 +64,8 @@ impl Mutation<'_> {
         }
     }
 
-    /// Whether its numbers are such as operations decide. What comes from outside may have others.
+    /// True if its numbers are in the ranges that operations produce. A mutation from outside may
+    /// have others.
     fn is_sound(&self) -> bool {
         let known = |ino: &Ino| (1..NUMBER_MAX).contains(&ino.0);
         let range = |start: u64, len: u64| start.checked_add(len).is_some_and(|end| end <= NUMBER_MAX);
@@ -93,12 +94,12 @@ impl Mutation<'_> {
     }
 }
 
-/// What the content of a file is made.
+/// New content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Replacement<'a> {
     /// These bytes.
     Bytes(Cow<'a, [u8]>),
-    /// What this other file holds: its blocks are shared.
+    /// The content of this other file: its blocks are shared.
     ContentOf(Ino),
 }
 
@@ -107,11 +108,11 @@ pub(crate) enum Replacement<'a> {
 pub(crate) struct Lost {
     /// The permission bits without set-user-id and set-group-id, if there are any to lose.
     pub(crate) permissions: Option<u32>,
-    /// Whether `security.capability` goes.
+    /// True if `security.capability` is removed.
     pub(crate) capability: bool,
 }
 
-/// What a new inode is.
+/// Properties of a new inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NewInode<'a> {
     pub(crate) ino: Ino,
@@ -139,6 +140,6 @@ pub(crate) struct SetRow<'a> {
     pub(crate) mtime: Option<Timestamp>,
     /// The access ACL as it follows from new permissions.
     pub(crate) access_acl: Option<Cow<'a, [u8]>>,
-    /// Whether `security.capability` goes.
+    /// True if `security.capability` is removed.
     pub(crate) drop_capability: bool,
 }

@@ -6,7 +6,7 @@ use crate::state::State;
 use hashbrown::Equivalent;
 use weft_store::{Cookie, Ino, Kind, Name};
 
-/// What an entry names, and where it stands in its directory.
+/// A directory entry: its inode and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The inode.
@@ -17,14 +17,14 @@ pub(crate) struct Entry {
     pub(crate) cookie: Cookie,
 }
 
-/// What is known of one name in one directory.
+/// Cached state of one name in one directory.
 #[derive(Debug)]
 pub(crate) struct NameSlot {
-    /// What it names; none: the name is known not to exist.
+    /// Entry of that name; none if the name is known not to exist.
     pub(crate) entry: Option<Entry>,
-    /// When it last changed.
+    /// Generation of its last change.
     pub(crate) changed: Changed,
-    /// Whether the store has (or is being given) a row for it.
+    /// True if the store has (or is being given) a row for it.
     pub(crate) stored: bool,
 }
 

@@ -28,8 +28,8 @@ pub enum Change {
         /// The inode.
         ino: Ino,
     },
-    /// What a transformation link leads to is not what it was when its attributes were told last.
-    /// Told whoever made the change, through whatever way in.
+    /// A transformation link leads to other content or attributes than when its attributes were
+    /// last reported. Reported regardless of who made the change, and through which way in.
     Link {
         /// The link.
         ino: Ino,
@@ -43,7 +43,7 @@ pub enum Change {
     },
 }
 
-/// Who wants to know of changes that did not come through it.
+/// An observer of changes that come through other ways in.
 pub trait Observer: Send + Sync {
     /// `change` has been made. Called without locks, by whoever made it, before that is answered.
     /// What is said of links must not be waited for, and what is said of targets not for ever:
@@ -51,7 +51,7 @@ pub trait Observer: Send + Sync {
     fn changed(&self, change: &Change);
 }
 
-/// Who is told.
+/// The registered observers.
 #[derive(Default)]
 pub(crate) struct Observers(RwLock<Vec<Weak<dyn Observer>>>);
 

@@ -30,11 +30,11 @@ pub struct Options {
     pub memo_bytes_max: u64,
     /// Bounds on what the networks of links keep while they run.
     pub networks: weft_transform::Bounds,
-    /// Whose links may run code of their own ([`weft_transform::Network::is_exported`]).
+    /// Users whose links may run code of their own ([`weft_transform::Network::is_exported`]).
     pub exported: Exported,
-    /// Where the keys are that links may use, if they may use any.
+    /// Keys that links may use, if any.
     pub keys: Option<Keys>,
-    /// When reading moves the access time.
+    /// Policy for access times.
     pub atime: AtimePolicy,
     /// Refuse every change with `ReadOnly`.
     pub read_only: bool,
@@ -65,8 +65,8 @@ impl Default for Options {
     }
 }
 
-/// When reading moves the access time. Reads that the kernel answers from its own cache do not
-/// count.
+/// Policy for moving the access time when a file is read. Reads that the kernel answers from its
+/// own cache do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AtimePolicy {
     /// If it is not after mtime and ctime, or older than a day (`relatime`).
@@ -83,19 +83,19 @@ pub enum AtimePolicy {
 pub struct Keys {
     /// The directory.
     pub directory: PathBuf,
-    /// Whose they are: that user's links may use them, and the super-user's.
+    /// Owner: links of that user and of the super-user may use them.
     pub uid: u32,
 }
 
 impl Options {
-    /// Whether links of user `uid` may use keys.
+    /// True if links of user `uid` may use keys.
     pub(crate) fn gives_keys(&self, uid: u32) -> bool {
         uid == 0 || self.keys.as_ref().is_some_and(|keys| keys.uid == uid)
     }
 }
 
-/// Whose links may run code that their maker brings: it runs without privileges and with bounds,
-/// but it runs.
+/// Users whose links may run code that their maker brings. The code runs without privileges and
+/// with bounds, but it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// Nobody's.
@@ -107,7 +107,7 @@ pub enum Exported {
 }
 
 impl Exported {
-    /// Whether user `uid` may have such links.
+    /// True if user `uid` may have such links.
     pub(crate) fn allows(self, uid: u32) -> bool {
         match self {
             Exported::Nobody => false,

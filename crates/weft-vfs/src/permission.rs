@@ -37,7 +37,7 @@ impl BitOr for Access {
 const STICKY: u32 = libc::S_ISVTX;
 
 impl State {
-    /// Whether `who` has all of `wanted` on inode `ino`.
+    /// True if `who` has all of `wanted` on inode `ino`.
     pub(crate) fn allows(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<bool, Stop> {
         let bits = self.permission_bits(ino)?;
         let row = &self.inode(ino)?.row;
@@ -76,7 +76,7 @@ impl State {
         self.permit(who, ino, wanted)
     }
 
-    /// Whether `who` may add names to directory `parent`.
+    /// Checks that `who` may add names to directory `parent`.
     pub(crate) fn permit_adding(&mut self, who: &Credentials, parent: Ino) -> Result<(), Stop> {
         self.directory(parent)?;
         self.permit(who, parent, Access::WRITE | Access::EXECUTE)
@@ -100,9 +100,9 @@ impl State {
         Ok(if gives_group && is_program && !may { bits & !libc::S_ISGID } else { bits })
     }
 
-    /// Whether `who` may take `name` away from directory `parent`: in a sticky one only the owner
-    /// of either. `NotPermitted`, `AccessDenied`; nothing if there is no such name, which the
-    /// operation will say.
+    /// Checks that `who` may remove `name` from directory `parent`: from a sticky one only the
+    /// owner of either may. `NotPermitted`, `AccessDenied`. Succeeds if the name does not exist:
+    /// the operation reports that.
     pub(crate) fn permit_removing(&mut self, who: &Credentials, parent: Ino, name: &[u8]) -> Result<(), Stop> {
         self.permit_adding(who, parent)?;
         let directory = &self.directory(parent)?.row;
@@ -113,7 +113,8 @@ impl State {
         if self.inode(entry.ino)?.row.uid == who.uid { Ok(()) } else { Err(ErrorKind::NotPermitted.into()) }
     }
 
-    /// Whether `who` may move `moved` to another directory: one that is moved gets another `..`.
+    /// Checks that `who` may move `moved` to another directory: a moved directory gets another
+    /// `..`.
     pub(crate) fn permit_moving(&mut self, who: &Credentials, moved: Entry, from: Ino, to: Ino) -> Result<(), Stop> {
         if moved.kind == Kind::Directory && from != to {
             self.permit(who, moved.ino, Access::WRITE)?;
@@ -121,7 +122,7 @@ impl State {
         Ok(())
     }
 
-    /// What `who` is to the set-user-id and set-group-id bits of `ino`.
+    /// Returns the class of `who` for the set-user-id and set-group-id bits of `ino`.
     pub(crate) fn writer(&mut self, who: &Credentials, ino: Ino) -> Result<Writer, Stop> {
         let group = self.inode(ino)?.row.gid;
         Ok(match who.is_root() {
@@ -131,8 +132,8 @@ impl State {
         })
     }
 
-    /// What of `changes` `who` may make, and what follows from who it is (POSIX chmod(), chown(),
-    /// utimensat()). `NotPermitted`, `AccessDenied`.
+    /// Checks that `who` may make `changes`. Returns them with the adjustments for that user (POSIX
+    /// chmod(), chown(), utimensat()). `NotPermitted`, `AccessDenied`.
     pub(crate) fn permit_attributes(
         &mut self,
         who: &Credentials,

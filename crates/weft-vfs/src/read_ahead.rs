@@ -49,15 +49,15 @@ struct Shared {
 #[derive(Default)]
 struct Jobs {
     waiting: VecDeque<Vec<BlockRef>>,
-    /// Whether the store wants to bring something.
+    /// True if the store has asked to prefetch.
     is_store_due: bool,
     coming: FxHashMap<BlockId, Coming>,
-    /// Of all that is on its way.
+    /// Bytes of all pending blocks.
     bytes: u64,
     closed: bool,
 }
 
-/// How a block is on its way.
+/// State of a pending block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coming {
     Waiting,
@@ -103,7 +103,7 @@ impl ReadAhead {
         self.shared.work.notify_one();
     }
 
-    /// Whether block `id` is on its way.
+    /// True if block `id` is pending.
     pub(crate) fn is_coming(&self, id: BlockId) -> bool {
         self.shared.jobs.lock().coming.contains_key(&id)
     }
@@ -238,7 +238,7 @@ impl Shared {
     }
 }
 
-/// What a thread does next.
+/// Next task of a thread.
 enum Work<'a> {
     Read(Run<'a>),
     Prefetch,
@@ -290,7 +290,7 @@ mod tests {
     use weft_store::memory::MemoryStore;
     use weft_store::{CommitStore, Durability, ExtentChange, NewBlock, RowStore, VolumeOptions};
 
-    /// What the store in memory has read together.
+    /// Bytes that the store in memory has read together.
     const RUN_BYTES: u64 = 1 << 20;
 
     /// A store with `count` blocks of half a run each.
@@ -309,7 +309,7 @@ mod tests {
         (store, blocks)
     }
 
-    /// What reads ahead, as if no thread could be had.
+    /// A prefetcher without threads, and the blocks of its store.
     fn without_threads(count: u64) -> (Shared, Vec<BlockRef>) {
         let (store, blocks) = store(count);
         (Shared::new(store, Arc::new(BlockCache::new(64 << 20, SharedCache::new(0, 4096))), 8 << 20), blocks)

@@ -19,7 +19,7 @@ pub(crate) const KEPT: &[u8] = b"weft.";
 pub type Secret = [u8; 32];
 
 impl Vfs {
-    /// What is kept by `name`.
+    /// Returns the value kept by `name`.
     pub fn kept(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.kept_of(Ino::ROOT, name)
     }

@@ -27,7 +27,8 @@ impl Bounds {
         self.of_holder / 8 * 7
     }
 
-    /// When users of a holder have taken so much, one who has [`Bounds::few_of_user`] gets no more.
+    /// Amount taken by users of a holder from which on it is crowded: a user who has
+    /// [`Bounds::few_of_user`] gets no more.
     pub const fn crowded(self) -> usize {
         self.of_holder / 4 * 3
     }

@@ -29,7 +29,7 @@ pub(crate) fn recount(count: &mut u64, more: u64, less: u64) {
     *count = count.saturating_add(more).saturating_sub(less);
 }
 
-/// What a changed row takes in memory and in a commit, about.
+/// Approximate bytes of a changed row in memory and in a commit.
 pub(crate) const ROW_BYTES: u64 = 512;
 
 /// The state.
@@ -37,15 +37,15 @@ pub(crate) struct State {
     pub(crate) volume: VolumeOptions,
     pub(crate) inodes: Inodes,
     pub(crate) names: ClockMap<(Ino, Name), NameSlot>,
-    /// How often each inode is held by protocols.
+    /// Number of holds of each inode by protocols.
     pub(crate) holds: FxHashMap<Ino, u64>,
     /// Inodes without a name that live only while held.
     pub(crate) orphans: FxHashSet<Ino>,
     /// Those of them that are too large to be deleted at once, in the order in which they are.
     pub(crate) draining: VecDeque<Ino>,
-    /// Whether orphans stay without holds (while the log is replayed).
+    /// True if orphans stay without holds (while the log is replayed).
     pub(crate) keep_orphans: bool,
-    /// What changes now belongs to this generation.
+    /// Generation of current changes.
     pub(crate) generation: Changed,
     pub(crate) dirty_inodes: Vec<Ino>,
     pub(crate) dirty_names: Vec<(Ino, Name)>,
@@ -76,30 +76,30 @@ pub(crate) struct State {
     pub(crate) locality: Locality,
     /// Commits finished since the mount; a read of the store that spans one is done again.
     pub(crate) finished: u64,
-    /// Whose links may run code of their own.
+    /// Users whose links may run code of their own.
     pub(crate) exported: Exported,
-    /// Whose links may use keys, beside the super-user's.
+    /// User whose links may use keys, beside the super-user's.
     pub(crate) keys_of: Option<u32>,
-    /// Whether the way in tells when files are opened and closed.
+    /// True if the way in reports opens and closes of files.
     pub(crate) is_told_of_opens: bool,
-    /// What is being written to links that are written as a whole.
+    /// Drafts of links that are written as a whole.
     pub(crate) drafts: Drafts,
     /// Links that are being resolved.
     pub(crate) resolving: Resolving,
-    /// What names show in views that have to be read for that.
+    /// Cached entries of views that have to be read for that.
     pub(crate) shown: Shown,
     /// Archives whose members are known.
     pub(crate) archives: Archives,
-    /// What members of archives that were used lately are made of.
+    /// Recently used links of members of archives.
     pub(crate) members: ClockMap<Ino, MemberLink>,
     /// Links that somebody keeps what they were told of.
     pub(crate) watches: Watches,
     /// Inodes that are in memory alone and that nobody held when they were looked at, in that
     /// order.
     pub(crate) unheld: VecDeque<Ino>,
-    /// How long what links give is, by its version.
+    /// Lengths of links' content, by its version.
     pub(crate) lengths: FxHashMap<Version, Length>,
-    /// Why the last commit failed, until one succeeds.
+    /// Kind of the last commit's failure, until a commit succeeds.
     pub(crate) failure: Option<ErrorKind>,
     /// Changes that the kernel could not pass on.
     pub(crate) failed_writeback: FailedWriteback,
@@ -238,7 +238,7 @@ impl State {
         }
     }
 
-    /// What `name` in directory `parent` names, if anything.
+    /// Returns the entry `name` of directory `parent`, if it exists.
     pub(crate) fn entry(&mut self, parent: Ino, name: &[u8]) -> Result<Option<Entry>, Stop> {
         let directory = self.directory(parent)?;
         let complete = directory.directory.as_ref().is_some_and(|directory| directory.complete);
@@ -253,7 +253,7 @@ impl State {
         Err(Miss::Name(parent, Name::new(name)?).into())
     }
 
-    /// What `name` in directory `parent` names. `NotFound` if nothing.
+    /// Returns the entry `name` of directory `parent`. `NotFound` if it does not exist.
     pub(crate) fn existing(&mut self, parent: Ino, name: &[u8]) -> Result<Entry, Stop> {
         self.entry(parent, name)?.ok_or_else(|| ErrorKind::NotFound.into())
     }
@@ -379,8 +379,8 @@ impl State {
         while self.inodes.evict().is_some() {}
     }
 
-    /// Whether [`State::evict`] has more to look at than it does at once: nobody is to wait for all
-    /// of it.
+    /// True if [`State::evict`] has more entries to look at than it does at once: no operation is
+    /// to wait for all of them.
     pub(crate) fn is_to_evict(&self) -> bool {
         self.names.is_owed() || self.inodes.is_owed()
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 /// A snapshot of the counters. Counts are since the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Stats {
-    /// Why nothing is committed any more, if the volume was removed, moved or taken.
+    /// Reason why nothing is committed any more, if the volume was removed, moved or taken.
     pub lost: Option<String>,
     /// Mutating operations.
     pub operations: u64,
@@ -68,7 +68,7 @@ pub struct Stats {
     pub commits: u64,
     /// Commits that failed and were tried again.
     pub commits_failed: u64,
-    /// Why the newest commit failed; none if it did not.
+    /// Error of the newest commit; none if it succeeded.
     pub commit_error: Option<String>,
     /// Changes that are missing as the kernel could not pass them on, in words; none if none are.
     pub failed_writeback: Option<String>,
@@ -86,9 +86,9 @@ pub struct Stats {
     pub bytes_used: u64,
     /// Inodes held by protocols.
     pub held_inodes: u64,
-    /// Of the server of NFS, if there is one.
+    /// Counters of the NFS server, if there is one.
     pub nfs: Option<NfsStats>,
-    /// Of the cache of blocks on a local disk, if there is one.
+    /// Counters of the block cache on a local disk, if there is one.
     pub disk_cache: Option<weft_store::DiskCacheStats>,
     /// Round trips to the database's server.
     pub round_trips: weft_store::RoundTrips,
@@ -100,7 +100,7 @@ pub const ROWS_MAX: usize = 64;
 /// Counters of a server of NFS. Counts are since it began to serve.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct NfsStats {
-    /// Where clients connect.
+    /// Address to which clients connect.
     pub address: SocketAddr,
     /// Connections now.
     pub connections: u64,
@@ -112,7 +112,7 @@ pub struct NfsStats {
     pub refused: NfsRefused,
 }
 
-/// What a server of NFS refused, by reason.
+/// Calls and connections refused by an NFS server, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct NfsRefused {
     /// Calls that their user, or their client by the rules of exports, has no right to.

@@ -4,8 +4,8 @@ use crate::error::{Error, ErrorKind};
 use std::ops::Range;
 use weft_store::{Ino, InvalidName, Name};
 
-/// What an operation must have before it can go on. It has changed nothing yet, or
-/// done a part of its own, and is tried again.
+/// A precondition that an operation lacks. The operation has changed nothing yet, or done a part of
+/// its own, and is retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     /// This inode from the store.
@@ -20,9 +20,9 @@ pub(crate) enum Miss {
     LastExtents(Ino, Range<u64>),
     /// This inode's extended attributes from the store.
     Xattrs(Ino),
-    /// How long what this transformation link gives is.
+    /// The length of this transformation link's content.
     Length(Ino),
-    /// What this name shows in this view, which has to be read for that.
+    /// The entry of this view under this name: the view has to be read for that.
     Shown(Ino, Name),
     /// Nothing: a part is done, and others get the state before the next.
     Rest,
@@ -36,7 +36,7 @@ pub(crate) enum Miss {
     Space,
 }
 
-/// Why an operation stops.
+/// Reason why an operation stops.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// It cannot go on yet.

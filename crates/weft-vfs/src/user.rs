@@ -30,11 +30,11 @@ pub struct User<'a> {
 /// Set in the generation of a handle that a user has to whom the link is closed.
 const CLOSED: u32 = 1 << 31;
 
-/// What an operation gives, and the attributes of the inode that it changed (of the directory, if
+/// Result of an operation, with the attributes of the inode that it changed (of the directory, if
 /// it is about a name).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Changed<T> {
-    /// What it gives.
+    /// The result.
     pub value: T,
     /// As they were when it began.
     pub before: Attributes,
@@ -42,7 +42,7 @@ pub struct Changed<T> {
     pub after: Attributes,
 }
 
-/// What to do about a file that is there already.
+/// Treatment of a file that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
     /// Set those of the attributes that can be set again (its size), and take it.
@@ -51,9 +51,9 @@ pub enum IfExists {
     Fail,
     /// Take it if it is empty and has these times still, else fail with `Exists`.
     TakeWithTimes {
-        /// Of its last access.
+        /// Time of its last access.
         atime: Timestamp,
-        /// Of its last change.
+        /// Time of its last change.
         mtime: Timestamp,
     },
 }
@@ -154,7 +154,7 @@ impl User<'_> {
         self.vfs.run(|state| state.look_by(file))
     }
 
-    /// Which of `rights` the user has on an inode; and its attributes.
+    /// Returns which of `rights` the user has on an inode, and the inode's attributes.
     pub fn access<const N: usize>(&self, file: FileId, rights: [Access; N]) -> Result<([bool; N], Attributes)> {
         let _asking = self.asks();
         self.vfs.run(|state| {
@@ -170,7 +170,7 @@ impl User<'_> {
         })
     }
 
-    /// Whether directory `directory` is `top` or lies below it, at any depth.
+    /// True if directory `directory` is `top` or lies below it, at any depth.
     pub fn is_within(&self, directory: FileId, top: Ino) -> Result<bool> {
         self.vfs.run(|state| {
             let directory = state.known(directory)?;
@@ -178,8 +178,8 @@ impl User<'_> {
         })
     }
 
-    /// What `name` in directory `parent` names, and the directory. `NotFound`, `AccessDenied`,
-    /// `NotDirectory`, `NameTooLong`.
+    /// Returns the attributes of the inode named `name` in directory `parent`, and of the
+    /// directory. `NotFound`, `AccessDenied`, `NotDirectory`, `NameTooLong`.
     pub fn lookup(&self, parent: FileId, name: &[u8]) -> Result<(Attributes, Attributes)> {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
@@ -459,7 +459,7 @@ impl User<'_> {
         Ok([source, Changed { value: (), before, after }])
     }
 
-    /// Where symbolic link `file` points, and its attributes. `Invalid` if it is none.
+    /// Returns the target of symbolic link `file`, and its attributes. `Invalid` if it is none.
     pub fn read_symlink(&self, file: FileId) -> Result<(Vec<u8>, Attributes)> {
         let attributes = self.attributes(file)?;
         Ok((self.vfs.read_symlink(file.ino)?, attributes))

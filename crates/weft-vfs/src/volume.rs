@@ -70,7 +70,7 @@ pub struct Vfs {
     pub(crate) committer: Mutex<Option<Committer>>,
     pub(crate) commits: AtomicU64,
     pub(crate) commits_failed: AtomicU64,
-    /// Why the newest commit failed, if it did.
+    /// Error of the newest commit, if it failed.
     pub(crate) commit_error: Mutex<Option<String>>,
     /// The time of the commit that was tried last.
     pub(crate) tried_at: AtomicI64,
@@ -88,7 +88,7 @@ pub struct Vfs {
     pub(crate) turns: Turns,
     pub(crate) places_ahead: PlacesAhead,
     pub(crate) indexes: Indexes,
-    /// How views that rename call what they show.
+    /// Names of entries in views that rename.
     pub(crate) renamed: Renamed,
     pub(crate) stacks: Stacks,
     pub(crate) counts: CountsCache,
@@ -106,9 +106,9 @@ pub(crate) struct Committer {
 /// The intent log.
 pub(crate) struct Log {
     pub(crate) file: OperationLog,
-    /// Whether the other half still holds what no durable commit contains.
+    /// True if the other half still holds operations that no durable commit contains.
     pub(crate) retired: bool,
-    /// How often the log went on in its other half.
+    /// Number of switches to the other half so far.
     pub(crate) switches: u64,
     /// After how many switches something was appended that may be lost, until a durable commit
     /// contains it.
@@ -222,7 +222,7 @@ impl Vfs {
         if self.store.is_remote() { self.may_wait(Wait::Rows) } else { Ok(()) }
     }
 
-    /// Whether a short sync waits for a disk of this machine alone.
+    /// True if a short sync waits only for a disk of this machine.
     pub fn syncs_nearby(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.lock().file.outlives_process())
     }
@@ -334,15 +334,16 @@ impl State {
         Ok(())
     }
 
-    /// Whether so much changed that the committer should not wait for its interval: less of what a
-    /// disk is still to write than of what the log has and is written to again and again.
+    /// True if the committer should not wait for its interval because so much changed. The bound is
+    /// lower for changes that a disk has yet to write than for changes that the log has and that
+    /// are overwritten again and again.
     fn wants_commit(&self) -> bool {
         let share = if self.journal.is_short() { 2 } else { 16 };
         let changed = self.dirty_bytes + self.work_bytes;
         changed > self.dirty_bytes_max / share || self.dirty_inodes.len() + self.dirty_names.len() > ROWS_EAGER
     }
 
-    /// Whether `bytes` more may be stored and `inodes` more made. `NoSpace`, `QuotaExceeded`.
+    /// Checks that `bytes` more may be stored and `inodes` more made. `NoSpace`, `QuotaExceeded`.
     pub(crate) fn may_grow(&self, bytes: u64, inodes: u64) -> Result<(), Stop> {
         let beyond =
             |used: u64, more: u64, max: Option<u64>| more > 0 && max.is_some_and(|max| used.saturating_add(more) > max);
@@ -354,7 +355,7 @@ impl State {
         self.may_allocate(bytes)
     }
 
-    /// Whether the place under the volume has room for `bytes` beside all that is dirty already.
+    /// Checks that the storage under the volume has room for `bytes` beside all dirty data.
     pub(crate) fn may_allocate(&self, bytes: u64) -> Result<(), Stop> {
         // Rows are written to a log, and from there into pages that they do not fill.
         let beside = self.dirty_bytes.saturating_mul(2).min(ROWS_BESIDE_MAX);

@@ -53,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `work` gives, and the bytes that are held since.
+/// Returns the result of `work`, and the number of bytes held since.
 fn held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     let made = work();
@@ -255,7 +255,7 @@ fn small() -> Options {
     Options { metadata_cache_bytes: 16 << 20, dirty_bytes_max: 64 << 20, ..Options::default() }
 }
 
-/// What the bounds of [`small`] allow, and room for a part of a map beyond.
+/// Bytes that the bounds of [`small`] allow, and room for a part of a map beyond.
 const HELD_MAX: usize = (16 << 20) + (8 << 20);
 
 /// A volume in a file, so that rows take no memory that counts; with blocks that are cheap to make.

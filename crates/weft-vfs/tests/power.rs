@@ -136,7 +136,7 @@ fn write(vfs: &Vfs, n: u64) {
     vfs.write(ino, 0, &content(n), false).expect("written");
 }
 
-/// Which operation wrote what `file` holds.
+/// Returns the operation that wrote the content of `file`.
 fn version(vfs: &Vfs, file: u64) -> u64 {
     let ino = vfs.lookup(Caller::ROOT, Ino::ROOT, &name(file)).expect("found").ino;
     let bytes = vfs.read(ino, 0, 1 << 20).expect("readable").to_vec();
@@ -145,7 +145,7 @@ fn version(vfs: &Vfs, file: u64) -> u64 {
     n
 }
 
-/// What a program does.
+/// An action of a program.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Write,

@@ -39,7 +39,7 @@ fn volume() -> (postgres::Address, Arc<Vfs>) {
     (address, vfs)
 }
 
-/// What file `number` holds: no other holds the same, nor do two blocks of one.
+/// Returns the content of file `number`: no other file holds the same, nor do two blocks of one.
 fn content(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number * 7 + at / BLOCK * 31 + at % 251) as u8).collect()
 }
@@ -196,7 +196,7 @@ fn files_read_in_order_cost_far_fewer_round_trips_than_there_are_files() {
     read_all(&open(&address));
 }
 
-/// What a thread brings while files are read in order, nobody else waits for.
+/// Readers do not wait for blocks that a thread prefetches while files are read in order.
 #[test]
 fn files_that_are_brought_meanwhile_are_not_waited_for() {
     const COUNT: usize = 200;
@@ -236,7 +236,7 @@ fn a_file_read_from_its_start_costs_a_few_round_trips_and_not_one_a_block() {
     }
 }
 
-/// What a commit needs of blocks that are written over in part is read together.
+/// A commit reads all partly overwritten blocks that it needs together.
 #[test]
 fn a_commit_that_completes_many_blocks_costs_a_few_round_trips_for_them() {
     const BLOCKS: usize = 100;

@@ -72,7 +72,8 @@ impl State {
         if lost.capability { self.xattrs(ino).map(|_| ()) } else { Ok(()) }
     }
 
-    /// What follows from a change of content: times, and privileges lost. The inode is in memory.
+    /// Applies the consequences of a change of content: times, and lost privileges. The inode is in
+    /// memory.
     pub(super) fn apply_written(&mut self, ino: Ino, lost: Lost, time: Timestamp) {
         let now = self.counters.op.next();
         let inode = self.inodes.get(&ino).expect("a written inode is in memory");

@@ -25,7 +25,7 @@ impl Cached for Entry {
     }
 }
 
-/// What is here of a block.
+/// Result of a lookup of bytes of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The bytes asked for.
@@ -93,7 +93,7 @@ impl BlockCache {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether all of block `id` is here.
+    /// True if all of block `id` is cached.
     pub(crate) fn has_whole(&self, id: BlockId) -> bool {
         self.blocks.lock().peek(&id).is_some_and(|entry| entry.whole) || self.shared.has(id)
     }

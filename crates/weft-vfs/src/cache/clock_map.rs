@@ -7,9 +7,9 @@
 use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
 use std::hash::{BuildHasher, Hash};
 
-/// What can lie in a [`ClockMap`].
+/// A value of a [`ClockMap`].
 pub(crate) trait Cached {
-    /// Whether it must stay.
+    /// True if it must not be evicted.
     fn is_pinned(&self) -> bool;
     /// Bytes it takes, about.
     fn weight(&self) -> usize;
@@ -34,7 +34,7 @@ const STEPS_OWED: usize = 8;
 /// Rounds that are owed when as many bytes came as the bound has.
 const ROUNDS: usize = 4;
 
-/// What [`ClockMap::spare`] finds.
+/// Result of [`ClockMap::spare`].
 pub(crate) enum Spared<K, V> {
     /// This may go.
     Entry(K, V),
@@ -91,7 +91,7 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         self.weight
     }
 
-    /// Whether there is room for `weight` more bytes without eviction.
+    /// True if `weight` more bytes fit without eviction.
     pub(crate) fn has_room(&self, weight: usize) -> bool {
         self.weight.saturating_add(weight) <= self.weight_max
     }
@@ -202,8 +202,8 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         found
     }
 
-    /// Whether entries are to be looked at that [`ClockMap::evict`] left for later, as it found
-    /// none to spare among very many.
+    /// True if [`ClockMap::evict`] found no entry to evict among very many, and has more to look
+    /// at.
     pub(crate) fn is_owed(&self) -> bool {
         self.owed > 0 && self.weight > self.weight_max && self.table.len() > self.entries_min
     }
@@ -218,7 +218,8 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
         }
     }
 
-    /// What it finds, and after how many steps.
+    /// Moves the hand by at most `steps` entries. Returns the evicted entry, if any, and the number
+    /// of steps taken.
     fn go_round(&mut self, steps: usize) -> (Option<(K, V)>, usize) {
         let steps = if self.table.is_empty() { 0 } else { steps };
         let are_few = self.table.len() <= self.entries_min;
@@ -329,7 +330,7 @@ mod tests {
         assert!((0..5_000).step_by(10).all(|key| map.peek(&key).is_some()));
     }
 
-    /// Of many that are to be committed each kept what could be made again, until they were.
+    /// Many entries waiting for a commit shed their rebuildable data before they are committed.
     #[test]
     fn pinned_entries_and_few_ones_give_what_can_be_made_again() {
         struct Shedding {

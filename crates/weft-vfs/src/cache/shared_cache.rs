@@ -17,7 +17,7 @@ use weft_store::{BlockId, Ino};
 const POOLS_MIN: usize = 64;
 
 struct Entry {
-    /// Where it lies.
+    /// The pool that holds the block.
     pool: Weak<Pool>,
     block: Block,
 }
@@ -41,7 +41,7 @@ pub(crate) struct SharedCache {
 
 struct Pools {
     of: HashMap<Ino, Arc<Pool>>,
-    /// When there are as many, those are looked for that have nothing left.
+    /// Number of pools from which on empty ones are looked for and dropped.
     many: usize,
 }
 
@@ -96,12 +96,12 @@ impl SharedCache {
         self.blocks.lock().get(&id).map(|entry| entry.block.clone())
     }
 
-    /// Whether block `id` is here.
+    /// True if block `id` is cached.
     pub(crate) fn has(&self, id: BlockId) -> bool {
         !self.is_empty() && self.blocks.lock().peek(&id).is_some()
     }
 
-    /// Whether there is nothing here: mostly no program reads in place.
+    /// True if nothing is cached. This is the common case: few programs read in place.
     fn is_empty(&self) -> bool {
         self.budget.taken() == 0
     }

@@ -55,8 +55,8 @@ impl Vfs {
         Ok(stored)
     }
 
-    /// Where the blocks lie of a snapshot that the store has. What is not there was damaged when it
-    /// was stored.
+    /// Returns the locations of the blocks of a snapshot that the store has. Blocks that are not
+    /// found there were damaged when the snapshot was stored.
     pub(super) fn stored_blocks(&self, snapshot: &mut Snapshot) -> Result<Vec<BlockRef>> {
         snapshot.begin_again();
         let (mut stored, mut damaged) = (Vec::with_capacity(snapshot.jobs.len()), Vec::new());
@@ -102,8 +102,8 @@ impl Vfs {
         })
     }
 
-    /// What jobs need of the store, read together. It is not kept: when they are done, hardly
-    /// anybody will ask for it.
+    /// Reads the base blocks that `jobs` need from the store, all together. They are not cached:
+    /// hardly any reader will ask for them after the commit.
     fn bases(&self, jobs: &[Job]) -> Result<Bases> {
         let (mut bases, mut missing) = (Bases::default(), Vec::new());
         for job in jobs.iter().filter(|job| job.pieces.whole(0..job.len).is_none()) {

@@ -9,7 +9,7 @@ use crate::mutation::{Lost, Mutation};
 use crate::volume::Vfs;
 use std::borrow::Cow;
 
-/// Why a commit fails.
+/// Error message of a commit that fails because the log has no place for carried bytes.
 const NOT_KEPT: &str = "bytes that were written belong over a part of a damaged block, and there is no place to keep \
                         them; restore that block ('weft check --read-data' names its file), or remove the file";
 

@@ -19,15 +19,16 @@ pub(crate) struct Snapshot {
     pub(crate) jobs: Vec<Job>,
     /// Those whose base is damaged; they stay dirty.
     pub(crate) damaged: Vec<Job>,
-    /// Whether the store was told to commit it, so that it may have, whatever it said.
+    /// True if the store was asked to commit it: it may have been applied, whatever the store
+    /// answered.
     pub(crate) is_sent: bool,
-    /// How many changes of extents do not come from `jobs`.
+    /// Number of extent changes that do not come from `jobs`.
     own_extents: usize,
     generation: Changed,
     inodes: Vec<Ino>,
     names: Vec<(Ino, Name)>,
     shared: Vec<(Ino, u64, BlockId)>,
-    /// What it adds to `dirty_bytes`.
+    /// Bytes that it adds to `dirty_bytes`.
     bytes: u64,
     /// Bytes that it adds to [`State::work_bytes`].
     work: u64,
@@ -63,7 +64,7 @@ impl Snapshot {
         self.jobs.iter().filter_map(|job| job.base.map(|base| base.id)).collect()
     }
 
-    /// Whether an earlier try is what the store has as its last commit.
+    /// True if an earlier try of this snapshot is the store's last commit.
     pub(crate) fn is_last_of(&self, header: &Header) -> bool {
         self.is_sent && header.commit == self.batch.commit && header.counters == self.batch.counters
     }
@@ -293,7 +294,7 @@ impl State {
     }
 }
 
-/// How accounts change when content becomes inline.
+/// Changes of the accounts when content becomes inline.
 #[derive(Default)]
 struct Inlined {
     clean: u64,

@@ -40,7 +40,7 @@ const EXTENTS_MIN: usize = 4096;
 /// end.
 const EXTENT_BYTES: usize = 2 * size_of::<(u64, BlockRef)>();
 
-/// What was written to one block.
+/// Pieces written to one block.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyBlock {
     /// Since the last snapshot.
@@ -49,7 +49,7 @@ pub(crate) struct DirtyBlock {
     pub(crate) frozen: Option<Arc<Frozen>>,
 }
 
-/// What lies below the dirty layers of a block.
+/// The base below the dirty layers of a block.
 #[derive(Clone, Debug)]
 pub(crate) enum Base {
     /// Nothing: zeros.

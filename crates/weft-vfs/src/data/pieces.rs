@@ -41,12 +41,12 @@ impl Pieces {
         cost(self.bytes(), self.list.len())
     }
 
-    /// Whether nothing is held.
+    /// True if there are no pieces.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Where the last piece ends; 0 without any.
+    /// Returns the end of the last piece; 0 without any.
     pub(crate) fn end(&self) -> usize {
         self.list.last().map_or(0, Piece::end)
     }
@@ -149,7 +149,7 @@ impl Frozen {
         cost(self.bytes(), self.list.len())
     }
 
-    /// Where the last piece ends; 0 without any.
+    /// Returns the end of the last piece; 0 without any.
     pub(crate) fn end(&self) -> usize {
         self.list.last().map_or(0, |(start, bytes)| start + bytes.len())
     }

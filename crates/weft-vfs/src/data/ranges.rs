@@ -21,12 +21,12 @@ impl Ranges {
         self.list.iter().cloned()
     }
 
-    /// Whether `number` is in the set.
+    /// True if `number` is in the set.
     pub(crate) fn contains(&self, number: u64) -> bool {
         self.covers(number..number.saturating_add(1))
     }
 
-    /// Whether all of `range` is in the set.
+    /// True if all of `range` is in the set.
     pub(crate) fn covers(&self, range: Range<u64>) -> bool {
         self.first_gap(range).is_none()
     }
@@ -66,12 +66,12 @@ impl Ranges {
         self.list.splice(from..to, [start..end]);
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// How many numbers there are.
+    /// Returns the number of elements: the sum of the lengths of all ranges.
     pub(crate) fn total(&self) -> u64 {
         self.list.iter().map(|own| own.end - own.start).sum()
     }

@@ -5,7 +5,7 @@ use super::watch::Cause;
 use rustc_hash::FxHashSet;
 use std::sync::Arc;
 
-/// What a link follows from.
+/// The causes that a link depends on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Causes {
     own: Vec<Cause>,

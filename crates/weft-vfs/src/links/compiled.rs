@@ -16,13 +16,13 @@ use weft_transform::{Keeps, Network};
 pub(crate) struct Compiled {
     pub(crate) definition: LinkDefinition,
     pub(crate) network: Network,
-    /// Which of its targets hold code for its networks.
+    /// Indices of its targets that hold code for its networks.
     pub(crate) modules: BTreeSet<usize>,
-    /// Which is the first that does not.
+    /// Index of the first target that does not.
     pub(crate) data: usize,
-    /// What it keeps of that, if there is no other.
+    /// Properties of its data that the network preserves, if there is no other data target.
     pub(crate) keeps: Keeps,
-    /// What undoes it, if it has no other data.
+    /// The network that undoes it, if it has no other data target.
     pub(crate) inverse: Option<Network>,
     /// The same without a network, for files in a view that it shows as they are.
     plain: OnceLock<Option<Arc<Compiled>>>,
@@ -39,13 +39,13 @@ pub(crate) struct Link {
     pub(crate) looks: Option<Looks>,
     /// If it reads part of its one target.
     pub(crate) part: Option<Part>,
-    /// How long what it gives is, if that is known.
+    /// Length of its content, if known.
     pub(crate) size: Option<u64>,
-    /// What it reads as its data, whatever the path of that says.
+    /// The inode that it reads as its data, regardless of the path.
     pub(crate) of: Option<Ino>,
 }
 
-/// What a link is made of is part of it.
+/// A link exposes the members of its compiled definition.
 impl Deref for Link {
     type Target = Compiled;
 
@@ -151,7 +151,7 @@ impl Link {
         Link { of: Some(of), ..Link::of(&compiled, None) }
     }
 
-    /// What this view shows at `path` below its own: a directory.
+    /// Returns the link for the directory that this view shows at `path` below its own.
     pub(super) fn directory(&self, path: &[u8]) -> Link {
         match &self.looks {
             Some(Looks::Archive { .. }) => {
@@ -233,7 +233,7 @@ impl Link {
         }
     }
 
-    /// How it can be written, if what it leads to can.
+    /// Returns how the link can be written, provided that its target can.
     pub(crate) fn writing(&self) -> Writing {
         match &self.inverse {
             Some(inverse) if self.looks.is_none() && self.part.is_none() => {

@@ -18,32 +18,33 @@ use weft_transform::{Network, NetworkError};
 /// Most bytes of a definition, as a row holds it: an extended attribute tells it.
 const BYTES_MAX: usize = 32 << 10;
 
-/// What a transformation link is made of.
+/// Definition of a transformation link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkDefinition {
     /// Paths of what it reads, from the root of the volume, beginning with `/`.
     pub targets: Vec<Vec<u8>>,
-    /// What is made of that, in the language of [`weft_transform`].
+    /// The network that reads the targets, in the language of [`weft_transform`].
     pub network: String,
-    /// What undoes that when it is written through, if it is not what the stages say of themselves.
+    /// The network that undoes it on writes through the link, if not the inverse that the stages
+    /// declare.
     pub write: Option<String>,
-    /// Whether results are kept.
+    /// True if results are memoised.
     pub memo: bool,
-    /// Whether its length is left open as long as nobody has read it to its end, if nothing tells
-    /// it; else it is computed as soon as somebody asks.
+    /// True if an unknown length stays open until a reader has come to the end of the content.
+    /// Otherwise it is computed on the first request for it.
     pub lazy: bool,
-    /// Whether programs read it past what the kernel keeps of files.
+    /// True if programs read it past the kernel's page cache.
     pub direct: bool,
-    /// Whether stages that change bytes one by one are made one, as [`Network::unfused`] tells.
+    /// True if stages that change bytes one by one are fused into one; see [`Network::unfused`].
     pub fuse: bool,
-    /// What it looks like.
+    /// Appearance of the link.
     pub view: ViewKind,
-    /// Whether its maker is known to have ordered it, if it runs code of its own. Of links from
-    /// before that was asked it is not: a program that restored attributes may have made them.
+    /// True if its maker is known to have ordered it, in case it runs code of its own. False for
+    /// links made before this was recorded: a program that restored attributes may have made them.
     pub trusted: bool,
 }
 
-/// What a link looks like to whoever uses it.
+/// Appearance of a link to its users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ViewKind {
     /// A file.
@@ -52,7 +53,8 @@ pub enum ViewKind {
     /// A directory that has what its one target has, a directory too: each file in it transformed,
     /// at any depth.
     Directory {
-        /// How entries are called, as a rule of sed(1), `s/REGEX/TEXT/`; else as they are.
+        /// Rule for the names of entries, as in sed(1): `s/REGEX/TEXT/`. Without one names are
+        /// unchanged.
         rename: Option<String>,
         /// A regular expression that finds something in the names of those files that are
         /// transformed; the others are as they are.
@@ -70,17 +72,17 @@ pub struct LinkOrder {
     pub name: Vec<u8>,
     /// Its permission bits.
     pub permissions: u32,
-    /// What it is made of.
+    /// Its definition.
     pub definition: LinkDefinition,
 }
 
-/// Why a link cannot be made.
+/// Reason why a link cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The network makes no sense.
     #[error("network: {0}")]
     Network(#[from] NetworkError),
-    /// What it is to be written by makes no sense.
+    /// The network to write by makes no sense.
     #[error("network to write by: {0}")]
     Write(#[source] NetworkError),
     /// Nothing tells what would have to be in which file.
@@ -93,13 +95,13 @@ pub enum LinkError {
     Files {
         /// The number of the file.
         wanted: usize,
-        /// How many targets there are.
+        /// Number of targets.
         given: usize,
     },
     /// A path does not begin at the root, or holds a NUL.
     #[error("a target is no path from the root of the volume: '{0}'")]
     Target(String),
-    /// What is said of names makes no sense.
+    /// The rule or expression for names makes no sense.
     #[error("{0}")]
     Names(String),
     /// A view of a directory or an archive is made of one.
@@ -112,16 +114,16 @@ pub enum LinkError {
     Size,
 }
 
-/// What a link that looks like a directory shows.
+/// Content of a link that looks like a directory.
 #[derive(Debug)]
 pub(crate) enum Looks {
-    /// What is in another directory.
+    /// The entries of another directory.
     Directory(Arc<Names>),
-    /// What is in a directory of an archive, whose path there has no slashes around it.
+    /// The entries of a directory of an archive. Its path there has no slashes around it.
     Archive { within: Vec<u8> },
 }
 
-/// How something is written through a link.
+/// Mode of writing through a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writing {
     /// Not at all.
@@ -177,7 +179,7 @@ impl LinkDefinition {
         }
     }
 
-    /// Whether a link can be made of it.
+    /// Checks that a link can be made of the definition.
     pub fn check(&self) -> Result<(), LinkError> {
         if let Some(bad) = self.targets.iter().find(|path| !path.starts_with(b"/") || path.contains(&0)) {
             return Err(LinkError::Target(String::from_utf8_lossy(bad).into_owned()));
@@ -211,12 +213,12 @@ impl LinkDefinition {
         Some(if self.fuse { network } else { network.unfused() })
     }
 
-    /// Whether it runs code of whoever makes it.
+    /// True if it runs code that its maker brings.
     pub fn is_exported(&self) -> bool {
         self.networks().any(|network| network.is_exported())
     }
 
-    /// Whether it is more to programs if the way in tells when they open it and close it.
+    /// True if programs gain from a way in that reports opens and closes of the link.
     pub fn wants_opens(&self) -> bool {
         // What cannot be read makes no link.
         let Some(network) = self.parse() else { return false };
@@ -225,12 +227,12 @@ impl LinkDefinition {
         self.view != ViewKind::Members && (self.lazy || self.direct || write.is_some_and(|write| !by_places(&write)))
     }
 
-    /// Whether it uses keys.
+    /// True if it uses keys.
     pub fn has_keys(&self) -> bool {
         self.networks().any(|network| network.has_keys())
     }
 
-    /// What it is read and written by.
+    /// Returns the networks that read and write the link.
     fn networks(&self) -> impl Iterator<Item = Network> {
         let read = Network::known(&self.network).ok();
         let inverse = read.as_ref().and_then(Network::inverse);
@@ -278,8 +280,8 @@ impl LinkDefinition {
         bytes
     }
 
-    /// What [`LinkDefinition::encode`] made. None if it is anything else, or says what a later Weft
-    /// may understand.
+    /// Decodes the output of [`LinkDefinition::encode`]. None if `bytes` are anything else, or hold
+    /// keys that only a later Weft may understand.
     pub fn decode(bytes: &[u8]) -> Option<LinkDefinition> {
         let mut definition = LinkDefinition::new(Vec::new(), "");
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).ok();
@@ -322,7 +324,7 @@ impl LinkOrder {
         [&self.name[..], b"\0", permissions.as_bytes(), b"\0", &self.definition.encode()].concat()
     }
 
-    /// What [`LinkOrder::encode`] made.
+    /// Decodes the output of [`LinkOrder::encode`].
     pub fn decode(bytes: &[u8]) -> Option<LinkOrder> {
         let mut parts = bytes.splitn(3, |byte| *byte == 0);
         let name = parts.next()?.to_vec();
@@ -383,9 +385,9 @@ impl Vfs {
         Ok(made)
     }
 
-    /// How transformation link `ino` would be ordered, without a name; none if it is none. Its
-    /// permission bits are its own, whatever it leads to. `Corrupt` if its row makes no sense,
-    /// `AccessDenied` if whoever asks may not be told.
+    /// Returns the order that would make transformation link `ino`, without a name; none if it is
+    /// no such link. Its permission bits are its own, whatever it leads to. `Corrupt` if its row
+    /// makes no sense, `AccessDenied` if the asker may not see the definition.
     pub fn link_order(&self, ino: Ino) -> Result<Option<LinkOrder>> {
         self.run(|state| {
             let row = &state.inode(ino)?.row;
@@ -434,7 +436,7 @@ impl State {
     }
 }
 
-/// Which targets hold code for these networks.
+/// Returns the indices of the targets that hold code for these networks.
 pub(super) fn modules(network: &Network, write: Option<&Network>) -> BTreeSet<usize> {
     network.modules().iter().chain(write.into_iter().flat_map(Network::modules)).copied().collect()
 }

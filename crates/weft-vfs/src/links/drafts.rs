@@ -30,7 +30,7 @@ pub(crate) struct Drafts {
     open: FxHashMap<Ino, Open>,
     /// Bytes in memory.
     held: Arc<AtomicU64>,
-    /// How often anything was written to any, so that no number is given twice.
+    /// Number of writes to any draft so far: a source of unique change numbers.
     changes: Arc<AtomicU64>,
 }
 
@@ -40,21 +40,21 @@ struct Open {
     draft: Arc<Draft>,
 }
 
-/// What is written to one link.
+/// Pending content written to one link.
 #[derive(Default)]
 pub(crate) struct Draft {
-    /// How it looks, once something is written; taken while the volume's state is held, and never
-    /// the other way round.
+    /// Attributes of the link once something is written. Locked while the volume's state is held,
+    /// never the other way round.
     now: Mutex<Look>,
     pub(super) content: Mutex<Written>,
     all_changes: Arc<AtomicU64>,
-    /// Whether a descriptor of it was closed while it was empty.
+    /// True if a descriptor of it was closed while it was empty.
     spared: AtomicBool,
     /// The file that the link led to when it was opened.
     pub(super) led: Led,
 }
 
-/// What a draft holds.
+/// Content of a draft, or its absence.
 #[derive(Default)]
 pub(super) enum Written {
     /// Nothing: nobody has written.
@@ -69,14 +69,14 @@ pub(super) enum Written {
 #[derive(Clone, Copy, Default)]
 struct Look {
     drafted: Option<Drafted>,
-    /// Whether there is something that its target does not have.
+    /// True if the draft has content that its target lacks.
     is_new: bool,
-    /// What tells its content from what it was before, and from that of others; 0 if nothing is
-    /// written.
+    /// Change number: it tells its content from earlier content, and from that of other drafts. 0
+    /// if nothing is written.
     change: u64,
 }
 
-/// How a link looks to which something is written.
+/// Attributes of a link with a written draft.
 #[derive(Clone, Copy)]
 pub(crate) struct Drafted {
     pub(crate) size: u64,
@@ -91,7 +91,7 @@ pub(super) enum Content {
     Memory { bytes: Arc<Vec<u8>>, held: Arc<AtomicU64> },
 }
 
-/// What became of somebody's closing a link.
+/// Result of closing a link.
 pub(super) enum Closed {
     /// It was the last one, and something is left to be stored.
     Unstored(Arc<Draft>),
@@ -102,7 +102,7 @@ pub(super) enum Closed {
 }
 
 impl Drafts {
-    /// What is being written to `link`, by those who have it open to write.
+    /// Returns the draft of `link`, shared by all who have it open to write.
     pub(super) fn get(&self, link: Ino) -> Option<&Arc<Draft>> {
         self.open.get(&link).map(|open| &open.draft)
     }
@@ -142,12 +142,12 @@ impl Drafts {
 }
 
 impl Draft {
-    /// How the link looks; none as long as nothing is written.
+    /// Returns the attributes of the link; none as long as nothing is written.
     pub(super) fn now(&self) -> Option<Drafted> {
         self.now.lock().drafted
     }
 
-    /// Whether there is something that its target does not have.
+    /// True if the draft has content that its target lacks.
     pub(super) fn is_new(&self) -> bool {
         self.now.lock().is_new
     }
@@ -158,13 +158,13 @@ impl Draft {
         *self.now.lock() = Look { drafted: Some(Drafted { size, mtime }), is_new: true, change };
     }
 
-    /// What tells its content from what it was before, and from that of any other; 0 if nothing is
-    /// written.
+    /// Returns the change number: it tells its content from earlier content, and from that of any
+    /// other draft. 0 if nothing is written.
     pub(super) fn change(&self) -> u64 {
         self.now.lock().change
     }
 
-    /// Whether it is empty, and nobody has closed a descriptor of it before.
+    /// True if it is empty, and no descriptor of it was closed before.
     pub(super) fn waits_once(&self) -> bool {
         self.now().is_some_and(|now| now.size == 0) && !self.spared.swap(true, Ordering::Relaxed)
     }
@@ -277,7 +277,7 @@ enum From {
 struct Reading {
     from: From,
     at: u64,
-    /// What was read and not given yet.
+    /// Slices that were read and not yet returned.
     read: std::vec::IntoIter<Slice>,
 }
 

@@ -15,14 +15,14 @@ use weft_store::{Ino, Kind, Name};
 /// Bytes that links of members of archives may take which were used lately.
 pub(crate) const MEMBERS_BYTES_MAX: usize = 4 << 20;
 
-/// What an entry of a view shows.
+/// The place and kind of an entry of a view.
 #[derive(Clone, Debug)]
 pub(crate) struct Shows {
     below: Arc<Below>,
     what: What,
 }
 
-/// Which way of a view shows it.
+/// Way in which a view shows an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// As a directory.
@@ -80,7 +80,7 @@ impl Shows {
     }
 }
 
-/// What a member of an archive is made of.
+/// The link that computes a member of an archive.
 pub(crate) struct MemberLink(Arc<Link>);
 
 impl Cached for MemberLink {
@@ -93,7 +93,7 @@ impl Cached for MemberLink {
 }
 
 impl State {
-    /// What `view`, or an entry of one, shows as `what` of `name`.
+    /// Describes the entry `name` of `view` (or of an entry of one), shown as `what`.
     pub(super) fn shows(&mut self, view: Ino, name: &Name, what: What) -> Result<Arc<Shows>, Stop> {
         let directory = self.inode(view)?.shows.as_ref().map(|shows| shows.below.clone());
         Ok(Arc::new(Shows { below: Arc::new(Below { directory, name: name.clone() }), what }))

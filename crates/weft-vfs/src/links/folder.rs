@@ -25,7 +25,7 @@ use weft_transform::interrupt;
 /// Entries of a source that are looked at together.
 const PAGE: usize = 1024;
 
-/// What a view looks into.
+/// Source of a view.
 pub(super) enum Seen {
     Directory { source: Ino, renames: bool },
     Archive(Resolved),
@@ -46,7 +46,7 @@ pub(crate) struct Renamed(Mutex<Vec<RenamedView>>);
 /// The entries of one.
 struct RenamedView {
     view: Ino,
-    /// What the view led to then.
+    /// The version and time that the view led to then.
     of: (Version, Timestamp),
     all: Arc<Vec<Entry>>,
     /// Bytes of memory that they take, about.
@@ -117,7 +117,7 @@ impl Vfs {
         })
     }
 
-    /// What is called otherwise in `source` that `view` calls `name`. `NotFound`.
+    /// Returns the name in `source` of the entry that `view` renames to `name`. `NotFound`.
     pub(super) fn called(&self, view: Ino, source: Ino, name: &Name) -> Result<Name> {
         let shown = self.shown(view, source)?;
         let found = shown.iter().find(|shown| shown.name == *name).ok_or(ErrorKind::NotFound)?;
@@ -206,13 +206,13 @@ impl Vfs {
     }
 }
 
-/// Whether entries of this kind are seen in views.
+/// True if views show entries of this kind.
 fn is_shown(kind: Kind) -> bool {
     matches!(kind, Kind::File | Kind::Directory | Kind::Symlink | Kind::Transformation)
 }
 
 impl State {
-    /// What `view` looks into. `NotDirectory` if it is a view of a file.
+    /// Returns the source of `view`. `NotDirectory` if it is a view of a file.
     pub(super) fn source_of(&mut self, view: Ino) -> Result<Seen, Stop> {
         if self.inode(view)?.row.kind != Kind::Transformation {
             return Err(ErrorKind::NotDirectory.into());
@@ -288,8 +288,8 @@ impl State {
         Ok(if is_virtual(view) { self.inode(view)?.row.parent } else { view })
     }
 
-    /// Whether `ino`, which appears in a view, is a view by way of the one in which it appears: it
-    /// would show itself without an end.
+    /// True if `ino`, an entry of a view, is itself a view that leads through the view in which it
+    /// appears: it would show itself without end.
     fn shows_again(&mut self, ino: Ino) -> Result<bool, Stop> {
         let mut at = ino;
         // Or what it shows does, which appears in a view, too.

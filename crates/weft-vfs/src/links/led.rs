@@ -19,7 +19,7 @@ use weft_store::{Generation, Ino, Kind};
 /// The file that a link leads to in the end; a link that can be written has one beside code.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Led {
-    /// Which file.
+    /// The file and its generation.
     pub(super) base: Option<(Ino, Generation)>,
     /// The makers of all links on the way.
     makers: Vec<Maker>,

@@ -20,7 +20,7 @@ pub(super) const BYTES_MAX: usize = 64 << 20;
 /// Bytes of one beside its network: its inode, its place among those pushed, and what holds it.
 const PUSHED_BYTES: usize = 1024;
 
-/// What is charged to whom.
+/// Bytes charged to users for pushed networks.
 #[derive(Default)]
 pub(crate) struct Ledger(Mutex<Accounts>);
 
@@ -57,7 +57,7 @@ pub(super) struct Charge {
 }
 
 impl Charge {
-    /// What is pushed.
+    /// Returns the pushed network.
     pub(super) fn compiled(&self) -> &Arc<Compiled> {
         &self.compiled
     }

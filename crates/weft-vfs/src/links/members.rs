@@ -29,7 +29,8 @@ const READ_BYTES: usize = 64 << 10;
 /// `Interrupted`.
 const INTERRUPTED: io::ErrorKind = io::ErrorKind::BrokenPipe;
 
-/// Why an archive is not listed whose members take more memory than networks of the user may.
+/// Message for an archive that is not listed because its members take more memory than the user's
+/// networks may.
 const TOO_MUCH: &str = "its members take more memory than networks of its view's owner may have now";
 
 /// Bytes of memory that all indexes may take, and so one of them.
@@ -72,7 +73,7 @@ impl Archives {
         self.gone.extend(self.indexed.remove(&ino).unwrap_or_default());
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub(crate) fn are_none(&self) -> bool {
         self.indexed.is_empty()
     }
@@ -381,7 +382,7 @@ struct Archive<'a> {
     vfs: &'a Vfs,
     ino: Ino,
     at: u64,
-    /// What was read last, and from where on.
+    /// The bytes read last, and their offset.
     read: (u64, Rope),
 }
 

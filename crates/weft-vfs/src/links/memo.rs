@@ -18,21 +18,21 @@ use std::collections::HashMap;
 use std::sync::Weak;
 use weft_store::{Ino, Kind};
 
-/// What a result is the result of.
+/// Key of a result: a digest of its network and of the content of its targets.
 pub(crate) type Key = weft_digest::Digest;
 
-/// Where the file that holds a result says that.
+/// Attribute in which the file of a result keeps its key.
 const ATTRIBUTE: &str = "memo";
 
-/// What follows the key there: stages of another version may give something else.
+/// Suffix of the key there: stages of another version may give another result.
 const STAGES: &[u8] = weft_transform::VERSION.as_bytes();
 
-/// What is kept of what a link gives.
+/// Memoised part of a link's content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memo {
     /// So many bytes, the first.
     pub bytes: u64,
-    /// Whether that is all.
+    /// True if that is all of the content.
     pub is_complete: bool,
 }
 
@@ -42,7 +42,7 @@ impl Memo {
         format!("{} {}", self.bytes, if self.is_complete { "all" } else { "first" }).into_bytes()
     }
 
-    /// What [`Memo::encode`] made. None if it is anything else.
+    /// Decodes the output of [`Memo::encode`]. None if `bytes` are anything else.
     pub fn decode(bytes: &[u8]) -> Option<Memo> {
         let (bytes, which) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
         let is_complete = which == "all";
@@ -78,8 +78,8 @@ enum Target {
 }
 
 impl Vfs {
-    /// What is kept of what `ino` gives; none if that is nothing, or it is no link, or leads
-    /// nowhere. Computes nothing. `WouldBlock`, and as reading the store.
+    /// Returns the memoised part of link `ino`'s content; none if there is none, or `ino` is no
+    /// link or leads nowhere. Computes nothing. `WouldBlock`, and as reading the store.
     pub fn memo(&self, ino: Ino) -> Result<Option<Memo>> {
         let version = self.run(|state| {
             if state.inode(ino)?.row.kind != Kind::Transformation {
@@ -94,9 +94,9 @@ impl Vfs {
         version.map_or(Ok(None), |version| self.views.memo(self, ino, &version))
     }
 
-    /// What the result of `version`, to which link `ino` leads, is known by. None if nothing tells
-    /// that for now, such as while a target is changed and not committed yet, or ever: commands of
-    /// the machine are not the same everywhere. `WouldBlock`, and as reading the store.
+    /// Returns the key of the result of `version`, to which link `ino` leads. None if there is no
+    /// key for now, such as while a changed target is not committed, or ever: commands of the
+    /// machine are not the same everywhere. `WouldBlock`, and as reading the store.
     pub(super) fn memo_key(&self, ino: Ino, version: Version) -> Result<Option<Key>> {
         self.key_of(ino, version, &mut HashMap::new())
     }
@@ -127,8 +127,8 @@ impl Vfs {
         Ok(Some(key))
     }
 
-    /// What tells the network of link `ino`, and its targets, if it leads to `version` and all that
-    /// is committed.
+    /// Returns the network of link `ino`, encoded for a digest, and its targets. None unless the
+    /// link leads to `version` and everything is committed.
     fn made_of(&self, ino: Ino, version: Version) -> Result<Option<(Vec<u8>, Vec<Target>)>> {
         self.run(|state| {
             let resolved = state.resolve(ino)?;
@@ -168,7 +168,8 @@ impl Vfs {
         self.keep_of(file.ino, ATTRIBUTE, &[&key[..], STAGES].concat())
     }
 
-    /// What nameless file `ino` is the result of, if it says so, and how long it is.
+    /// Returns the key of the result in nameless file `ino`, and the file's length. None if it
+    /// holds none of this version of the stages.
     pub(crate) fn marked_memo(&self, ino: Ino) -> Result<Option<(Key, u64)>> {
         let Some(value) = self.kept_of(ino, ATTRIBUTE)? else { return Ok(None) };
         let Some((key, stages)) = value.split_first_chunk() else { return Ok(None) };

@@ -17,20 +17,20 @@ use crate::volume::Vfs;
 use weft_attributes::Attribute;
 use weft_store::{Ino, Kind};
 
-/// How a file is read and written by one who has it open.
+/// Mode in which an opener reads and writes a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// As any.
     Plain,
     /// Past what the kernel keeps.
     Direct {
-        /// Whether nobody knows how long it is: it is read until a read gives nothing, and what
-        /// there is comes at once.
+        /// True if its length is unknown: it is read until a read returns nothing, and available
+        /// bytes are returned at once.
         is_open: bool,
     },
     /// It is written as a whole, which takes effect by [`Vfs::flush`].
     Draft {
-        /// Whether it is read past what the kernel keeps.
+        /// True if it is read past the kernel's page cache.
         is_direct: bool,
         /// As of [`Opening::Direct`].
         is_open: bool,
@@ -38,7 +38,7 @@ pub enum Opening {
 }
 
 impl Vfs {
-    /// Whether the volume has links that want to be told of.
+    /// True if the volume has links that need to know of opens and closes.
     pub fn wants_opens(&self) -> Result<bool> {
         match self.xattr(Ino::ROOT, Attribute::Opens.name().as_bytes()) {
             Ok(_) => Ok(true),

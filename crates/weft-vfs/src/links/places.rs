@@ -31,7 +31,7 @@ const BELIEVED: u32 = 2;
 /// Programs kept in mind: a window each.
 const READERS_MAX: usize = 8;
 
-/// How long nobody reads before what was computed is given up.
+/// Time without a read after which computed parts are dropped.
 const REST: Duration = Duration::from_secs(1);
 
 /// Looks at a part that is nearly done before sleeping, which takes longer.
@@ -58,13 +58,13 @@ struct Shared {
 struct Readers {
     /// The one that read last is the last.
     list: Vec<Reader>,
-    /// How many there ever were.
+    /// Number of readers so far.
     count: u64,
     /// Reads in order, so that a pause is noticed.
     given: u64,
     /// Bytes of parts that were computed when somebody asked for them.
     bytes_given: u64,
-    /// Whether the thread computes, or looks for something to.
+    /// True if the thread computes, or looks for something to compute.
     is_busy: bool,
     is_closed: bool,
 }
@@ -76,12 +76,12 @@ struct Reader {
     resolved: Arc<Resolved>,
     /// Bytes of each of its reads.
     len: usize,
-    /// Where it goes on.
+    /// Offset of the next read.
     next: u64,
     in_order: u32,
     /// From `next` on, `len` bytes each.
     parts: VecDeque<Part>,
-    /// Whether there is nothing after them.
+    /// True if the content ends after them.
     is_at_end: bool,
 }
 
@@ -325,13 +325,13 @@ impl Readers {
 }
 
 impl Reader {
-    /// Of one that reads `len` bytes from `offset`, itself.
+    /// Creates a reader that itself reads the `len` bytes from `offset`.
     fn new(number: u64, (ino, resolved): (Ino, &Resolved), offset: u64, len: usize) -> Reader {
         let (next, resolved) = (offset.saturating_add(len as u64), Arc::new(resolved.clone()));
         Reader { number, ino, resolved, len, next, in_order: 0, parts: VecDeque::new(), is_at_end: false }
     }
 
-    /// How many parts are computed ahead.
+    /// Returns the number of parts to compute ahead.
     fn window(&self) -> usize {
         (WINDOW_BYTES / self.len).max(2)
     }

@@ -25,7 +25,7 @@ use weft_store::{Ino, InodeRow, Kind};
 /// Networks on one file, for one scope.
 const PUSHED_MAX: usize = 8;
 
-/// Who sees a file through what is pushed.
+/// The users who see a file through a pushed network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// All who use it, but those for whom something is pushed alone.
@@ -34,18 +34,18 @@ pub enum Scope {
     Opened(u64),
 }
 
-/// What is pushed.
+/// A network to push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
     /// The network. It reads the file alone, and the code that it runs.
     pub network: String,
     /// Paths in the volume of that code, which are $2 and so on.
     pub code: Vec<Vec<u8>>,
-    /// Whether it may change how long the file seems.
+    /// True if the network may change the apparent length of the file.
     pub may_resize: bool,
 }
 
-/// What is pushed onto the files of a volume.
+/// The networks pushed onto the files of a volume.
 #[derive(Default)]
 pub(crate) struct Stacks {
     table: Mutex<Table>,
@@ -53,7 +53,7 @@ pub(crate) struct Stacks {
     count: AtomicUsize,
     /// Networks pushed so far.
     pushed: AtomicU64,
-    /// What they take.
+    /// Bytes that they take, by user.
     pub(crate) ledger: Arc<Ledger>,
 }
 
@@ -87,7 +87,8 @@ impl Table {
 }
 
 impl Vfs {
-    /// What file `ino` is seen as by one who has it open as `number`, or by anybody.
+    /// Returns the inode that users see in place of file `ino`: those who have it open as `number`,
+    /// or everybody.
     pub fn seen(&self, ino: Ino, number: Option<u64>) -> Ino {
         if self.stacks.count.load(Ordering::Acquire) == 0 {
             return ino;
@@ -177,8 +178,8 @@ impl Vfs {
         self.run(|state| Ok(state.inode(ino)?.row.uid))
     }
 
-    /// Whether the code is there that `link` runs, and `caller` may read it. Who may not is told no
-    /// more.
+    /// Checks that the code that `link` runs exists, and that `caller` may read it. A caller who
+    /// may not gets the same error in either case.
     fn may_run(&self, caller: Caller, link: Ino) -> Result<()> {
         match self.run(|state| state.resolve(link)) {
             resolved if caller.uid == 0 => resolved.map(|_| ()),
@@ -205,7 +206,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// What is to be pushed, as a link is made of it.
+    /// Returns the definition of a link that does the same as `pushed`, if that may be pushed.
     fn pushable(&self, caller: Caller, ino: Ino, pushed: &Pushed) -> Result<LinkDefinition> {
         let attributes = self.attributes(ino)?;
         if attributes.kind != Kind::File {
@@ -233,7 +234,7 @@ impl Vfs {
         Ok(definition)
     }
 
-    /// What the next network is pushed onto.
+    /// Returns the inode that the next network is pushed onto.
     fn below(&self, ino: Ino, scope: Scope) -> Result<Ino> {
         let table = self.stacks.table.lock();
         if table.stacks.get(&(ino, scope)).is_some_and(|stack| stack.len() >= PUSHED_MAX) {
@@ -281,7 +282,8 @@ impl Vfs {
         Ok(stack.rev().map(|layer| layer.charge.compiled().definition.network.clone()).collect())
     }
 
-    /// What was opened as `number` is closed for good: whatever was pushed for it goes.
+    /// Removes all networks pushed for the file that was opened as `number`, now that it is closed
+    /// for good.
     pub fn pop_all(&self, ino: Ino, number: u64) {
         if self.stacks.count.load(Ordering::Acquire) == 0 {
             return;
@@ -355,7 +357,8 @@ impl Vfs {
     }
 }
 
-/// Of a file the attributes that it has as everybody sees it, through a link that looks so.
+/// Returns the attributes of a file as everybody sees it, through a link with the attributes
+/// `seen`.
 fn as_everybody(file: Attributes, seen: &Attributes) -> Attributes {
     let permissions = file.permissions & (seen.permissions | 0o7000);
     // It may be popped at any time.

@@ -16,17 +16,17 @@ use weft_block::Rope;
 use weft_store::{Ino, Kind};
 use weft_transform::Network;
 
-/// How often a view is begun anew whose targets change while it is computed.
+/// Number of attempts to compute a view whose targets change meanwhile.
 const ATTEMPTS: usize = 4;
 
-/// What is wanted of a view.
+/// Part of a view that a caller wants.
 #[derive(Clone, Copy)]
 enum Wanted {
     Bytes { offset: u64, len: usize, least: usize },
     Length,
 }
 
-/// What a draft of a link keeps of what the link gives.
+/// Part of the link's content with which a draft begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     All,
@@ -120,8 +120,8 @@ impl Vfs {
         Err(self.changes_too_fast(ino))
     }
 
-    /// What link `ino`, which keeps places, gives from `offset` on; none if it is not what it was
-    /// any more.
+    /// Returns the bytes that position-preserving link `ino` gives from `offset` on; none if the
+    /// link has changed meanwhile.
     pub(super) fn of_places(&self, ino: Ino, resolved: &Resolved, offset: u64, len: usize) -> Result<Option<Rope>> {
         let (start, len) = match resolved.link.part {
             None => (0, len),
@@ -149,8 +149,8 @@ impl Vfs {
         ErrorKind::Io.into()
     }
 
-    /// What link `ino` gives, or nothing of it, to be written to. `AccessDenied` if it leads
-    /// elsewhere than when it was opened for that.
+    /// Returns the content of link `ino`, or nothing of it, as the base of a draft. `AccessDenied`
+    /// if the link leads elsewhere than when it was opened to write.
     pub(super) fn content_of_link(&self, ino: Ino, kept: Kept) -> Result<Content> {
         for _ in 0..ATTEMPTS {
             let resolved = self.run(|state| {
@@ -195,8 +195,7 @@ impl Vfs {
         }
     }
 
-    /// What `network`, which keeps places, makes of `bytes`; none if what it runs besides is not
-    /// what it was.
+    /// Applies position-preserving `network` to `bytes`; none if the code that it runs has changed.
     pub(super) fn applied(&self, network: &Network, bytes: Rope, files: &mut Targets) -> Result<Option<Rope>> {
         let apply =
             |bytes, files: &mut Targets| network.apply(bytes, files).map_err(|error| stopped(self, files, &error));
@@ -339,7 +338,7 @@ impl Vfs {
     }
 }
 
-/// Why a step is not taken.
+/// Reason why a step is not taken.
 enum Problem {
     /// The thread may not wait for it, or nobody does any more.
     Failed(Error),

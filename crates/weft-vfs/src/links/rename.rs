@@ -22,7 +22,7 @@ const MATCHED_A_STEP: usize = 16 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
     regex: Regex,
-    /// That of the sizes into which it fits.
+    /// The compilation size limit into which it fits.
     size: usize,
 }
 
@@ -58,7 +58,7 @@ impl Rename {
         Ok(Rename { expression, replacement: replacement(text).into_bytes(), all: flags.contains('g') })
     }
 
-    /// What something called `name` is called.
+    /// Returns the new name of an entry called `name`.
     pub(crate) fn apply(&self, name: &[u8]) -> Vec<u8> {
         let limit = usize::from(!self.all);
         self.expression.regex.replacen(name, limit, &self.replacement[..]).into_owned()
@@ -139,7 +139,7 @@ fn split(text: &str, mark: char) -> Vec<String> {
     parts
 }
 
-/// What sed(1) writes as `text`, as the crate writes it.
+/// Translates `text`, a replacement as in sed(1), into the syntax of the crate.
 fn replacement(text: &str) -> String {
     let mut written = String::new();
     let mut characters = text.chars();

@@ -32,8 +32,8 @@ pub(super) const DIGESTED_A_STEP: usize = 512;
 /// Targets that are copied for each step that they count as.
 const COPIED_A_STEP: usize = 64;
 
-/// How long after a failure that may pass it is not tried again what failed: to compute a length,
-/// to find a name, to read what hangs.
+/// Time before an operation that failed in a way that may pass is retried: computing a length,
+/// finding a name, reading from a hanging source.
 pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// Lengths that are remembered.
@@ -45,28 +45,28 @@ pub(super) const WRITE: u32 = 0o222;
 const OWNERS_WRITE: u32 = 0o200;
 const SEARCH: u32 = 0o111;
 
-/// What a link leads to.
+/// A resolved link.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
     pub(crate) link: Arc<Link>,
     pub(crate) targets: Vec<Ino>,
-    /// Which content its targets have.
+    /// Version of its targets' content.
     pub(crate) source: Version,
-    /// Which content it has.
+    /// Version of its content.
     pub(crate) version: Version,
-    /// Whether its data lie in a file, which is not what another link gives.
+    /// True if its data lie in a file, and are not the content of another link.
     pub(crate) is_of_file: bool,
-    /// Whether keys are needed to have it, so that it is to lie nowhere as it is.
+    /// True if computing it needs keys: its content must not be stored in the clear.
     pub(crate) is_secret: bool,
-    /// How it can be written.
+    /// Mode in which it can be written.
     pub(crate) writing: Writing,
     /// True if everybody may be told what it leads to ([`super::reach`]).
     pub(crate) is_for_all: bool,
     /// True if the asker and all makers may write to its data.
     pub(crate) may_write: bool,
-    /// What all this follows from.
+    /// The causes that all this depends on.
     causes: Arc<Causes>,
-    /// What the three classes may do with all targets at once, as permission bits.
+    /// Rights of the three classes on all targets at once, as permission bits.
     rights: u32,
     mtime: Timestamp,
     ctime: Timestamp,
@@ -75,7 +75,7 @@ pub(crate) struct Resolved {
 /// Links that are being resolved.
 #[derive(Default)]
 pub(crate) struct Resolving {
-    /// How many, one for the other.
+    /// Number of links being resolved, each for the sake of the one before.
     depth: usize,
     /// The makers of those, none twice.
     pub(super) makers: Vec<Maker>,
@@ -85,7 +85,7 @@ pub(crate) struct Resolving {
     /// Those that were, for the first of them: nothing changes meanwhile, and ways through views
     /// come to the same ones again and again. With the makers whose rights were asked for.
     known: FxHashMap<(Ino, Vec<Maker>), Resolved>,
-    /// What all of them took.
+    /// Steps that all of them took.
     steps: Steps,
 }
 
@@ -113,7 +113,7 @@ impl Resolving {
     }
 }
 
-/// Whether a length is computed that nothing tells.
+/// Policy for a length that is unknown before the content is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Never,
@@ -122,7 +122,7 @@ enum Measure {
     IfWanted,
 }
 
-/// Whose classes permission bits are about.
+/// Owner and group whose classes permission bits describe.
 #[derive(Clone, Copy)]
 struct Owner {
     uid: u32,
@@ -133,7 +133,7 @@ struct Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Length {
     pub(crate) bytes: u64,
-    /// How computing it failed, if that may pass.
+    /// Failure of the computation, if it may pass.
     pub(crate) failed: Option<Failure>,
 }
 
@@ -325,8 +325,9 @@ impl State {
         }
     }
 
-    /// What link `ino` leads to. `AccessDenied` if it is closed to whoever asks ([`super::reach`]),
-    /// `NotFound`, `Loop`, `IsDirectory`, `Invalid` (it leads to what is no file), `Corrupt`.
+    /// Resolves link `ino`. `AccessDenied` if it is closed to the asker ([`super::reach`]),
+    /// `NotFound`, `Loop`, `IsDirectory`, `Invalid` (it leads to an inode that is no file),
+    /// `Corrupt`.
     pub(crate) fn resolve(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         if self.resolving.depth >= DEPTH_MAX {
             return Err(ErrorKind::Loop.into());
@@ -502,12 +503,12 @@ impl State {
         Ok(())
     }
 
-    /// Whether the length of a link may be left open.
+    /// True if the length of a link may be left open.
     pub(super) fn leaves_open(&self, resolved: &Resolved) -> bool {
         self.is_told_of_opens && resolved.link.definition.lazy
     }
 
-    /// How long the content of link `ino` is.
+    /// Returns the length of link `ino`'s content.
     pub(super) fn length(&mut self, ino: Ino, resolved: &Resolved) -> Result<Length, Stop> {
         match self.length_of(ino, resolved)? {
             Ok(length) => Ok(length),
@@ -541,14 +542,14 @@ impl State {
         self.length_of(target, &inner)
     }
 
-    /// Whether `link` runs no code and uses no keys but what user `uid` may have, and ordered.
+    /// True if user `uid` may have, and ordered, all code that `link` runs, and may use its keys.
     fn may_have(&self, link: &Link, uid: u32) -> bool {
         let has_keys = uid == 0 || self.keys_of == Some(uid);
         let may_run = link.definition.trusted && self.exported.allows(uid);
         (!link.is_exported() || may_run) && (!link.has_keys() || has_keys)
     }
 
-    /// What tells the content of file or link `ino` from what it was before.
+    /// Returns the version of the content of file or link `ino`.
     pub(super) fn content_of(&mut self, ino: Ino) -> Result<Version, Stop> {
         let inode = self.inode(ino)?;
         if inode.row.kind != Kind::Transformation {
@@ -614,8 +615,8 @@ impl State {
         Ok((at, allowed))
     }
 
-    /// Who of the classes of `owner` may go through `at`, a directory or a view, as permission
-    /// bits. Adds what that follows from to `resolved`.
+    /// Returns the search rights of the classes of `owner` on `at`, a directory or a view, as
+    /// permission bits. Adds the causes of that to `resolved`.
     fn search(&mut self, at: Ino, owner: Owner, resolved: &mut Resolved) -> Result<u32, Stop> {
         resolved.follows_from((at, Of::Itself));
         if self.inode(at)?.row.kind != Kind::Transformation {
@@ -636,15 +637,15 @@ impl State {
         Ok(self.rights_of_link(at, &view, owner)? & SEARCH)
     }
 
-    /// What the classes of `owner` may do with link `ino`, which leads to `resolved`, as permission
-    /// bits.
+    /// Returns the rights of the classes of `owner` on link `ino`, which leads to `resolved`, as
+    /// permission bits.
     fn rights_of_link(&mut self, ino: Ino, resolved: &Resolved, owner: Owner) -> Result<u32, Stop> {
         let row = self.inode(ino)?.row.clone();
         let permissions = row.permissions & resolved.permissions();
         Ok(rights(&InodeRow { permissions, ..row }, false, owner))
     }
 
-    /// Whether inode `ino` has an access control list beyond its permission bits.
+    /// True if inode `ino` has an access control list beyond its permission bits.
     fn has_acl(&mut self, ino: Ino) -> Result<bool, Stop> {
         if !self.inode(ino)?.row.has_xattrs() {
             return Ok(false);
@@ -670,7 +671,8 @@ impl Resolved {
         1 + self.targets.len() / COPIED_A_STEP
     }
 
-    /// What tells it from what it was before: its content, and the attributes of what it leads to.
+    /// Returns its version: that of its content, and the time of the attributes of what it leads
+    /// to.
     pub(super) fn told(&self) -> (Version, Timestamp) {
         (self.version, self.ctime)
     }
@@ -680,18 +682,18 @@ impl Resolved {
         self.causes.all().into_iter().filter(|(_, of)| *of == Of::Itself).map(|(ino, _)| ino)
     }
 
-    /// Whether inode `ino` is on the way to what it leads to.
+    /// True if inode `ino` is on the way to its targets.
     pub(super) fn leads_by(&self, ino: Ino) -> bool {
         self.causes.all().contains(&(ino, Of::Itself))
     }
 
-    /// Whether the link's owner may read all that it leads to.
+    /// True if the link's owner may read all that it leads to.
     pub(super) fn owner_may_read(&self) -> bool {
         self.rights & 0o400 != 0
     }
 
-    /// Whether anybody at all may do so with it by way of the link: if not, neither may who opened
-    /// the link when it led elsewhere.
+    /// True if any class has one of `rights` by way of the link. If not, users who opened the link
+    /// when it led elsewhere have none either.
     pub(super) fn lets_anybody(&self, rights: u32) -> bool {
         self.rights & rights != 0
     }
@@ -711,7 +713,7 @@ impl Resolved {
     }
 }
 
-/// How a link can be written by way of one of which `inner` tells that.
+/// Returns the writing mode of a link that leads through a link with the mode `inner`.
 fn through(writing: Writing, inner: Writing) -> Writing {
     match (writing, inner) {
         (Writing::Not, _) | (_, Writing::Not) => Writing::Not,
@@ -730,7 +732,7 @@ pub(super) fn components(path: &[u8]) -> Vec<Vec<u8>> {
     names.rev().map(<[u8]>::to_vec).collect()
 }
 
-/// What tells the content of file `inode` now from what it was before.
+/// Returns bytes that identify the current content of file `inode`: they change with it.
 fn stamp(inode: &Inode) -> Vec<u8> {
     let row = &inode.row;
     // What was not changed since it was read from the store changed last when its attributes did,
@@ -742,9 +744,9 @@ fn stamp(inode: &Inode) -> Vec<u8> {
         .collect()
 }
 
-/// What each class of `owner` may do with `row`, as permission bits. Where a class holds people of
-/// several classes of the row, or there are others with rights of their own, it is what all of them
-/// may do for sure.
+/// Returns the rights of each class of `owner` on `row`, as permission bits. If a class spans
+/// several classes of the row, or there is an ACL, it gets only the rights that all its members
+/// surely have.
 fn rights(row: &InodeRow, has_acl: bool, owner: Owner) -> u32 {
     let bits = row.permissions;
     let (of_owner, of_group, of_others) = (bits >> 6 & 7, bits >> 3 & 7, bits & 7);

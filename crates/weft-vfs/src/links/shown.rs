@@ -20,29 +20,29 @@ use weft_store::{Ino, Kind, Name, Timestamp};
 /// Names that are remembered.
 const NAMES_MAX: usize = 1 << 14;
 
-/// What names show in views.
+/// Cached entries of views, by view and name.
 #[derive(Default)]
 pub(crate) struct Shown(FxHashMap<(Ino, Name), Found>);
 
-/// What was found of a name.
+/// Cached result of a lookup of a name.
 struct Found {
-    /// What the view led to, and when the attributes of that changed.
+    /// The version that the view led to, and the time when its attributes changed.
     of: (Version, Timestamp),
     found: Result<Known, (ErrorKind, Instant)>,
 }
 
-/// What a name shows.
+/// The entry that a name stands for.
 #[derive(Clone)]
 enum Known {
-    /// What is called so in the view's source.
+    /// The entry with this name in the view's source.
     Called(Name),
     /// This member of an archive.
     Member(Ino),
 }
 
 impl State {
-    /// What is called `name` in `place`, a directory or a view. `NotFound`, `NotDirectory`, and as
-    /// reading a view.
+    /// Returns the inode named `name` in `place`, a directory or a view. `NotFound`,
+    /// `NotDirectory`, and as reading a view.
     pub(super) fn within(&mut self, place: Ino, name: &Name) -> Result<Ino, Stop> {
         if self.inode(place)?.row.kind != Kind::Transformation {
             return Ok(self.existing(place, name.as_bytes())?.ino);
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// What is remembered of `name` in `view`.
+    /// Returns the cached entry for `name` in `view`.
     fn remembered(&mut self, view: Ino, name: &Name) -> Result<Known, Stop> {
         let of = self.resolve(view)?.told();
         let known = self.shown.0.get(&(view, name.clone())).filter(|known| known.of == of);

@@ -18,7 +18,7 @@ use weft_transform::{Bounds, Source, Sources};
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
 
-/// What a link reads, and which of its versions.
+/// The targets of a link, in one version.
 #[derive(Clone)]
 pub(super) struct Targets {
     pub(super) vfs: Weak<Vfs>,
@@ -28,7 +28,7 @@ pub(super) struct Targets {
     inodes: Vec<Ino>,
 }
 
-/// Why a target cannot be read.
+/// Reason why a target cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TargetError {
     /// It is not what it was when the network began.
@@ -45,7 +45,7 @@ impl Targets {
         Targets { vfs, ino, version: *version, link: link.clone(), inodes: targets.clone() }
     }
 
-    /// Whether the link leads to what it led to.
+    /// True if the link still leads to the same version.
     fn are_the_same(&self, vfs: &Vfs) -> bool {
         let _asking = Asker::Holder.asks();
         vfs.run(|state| state.resolve(self.ino)).is_ok_and(|now| now.version == self.version)
@@ -120,7 +120,7 @@ struct Files {
     /// If it is a module, and what it was when it was opened: what else the link leads to may
     /// change meanwhile, as by who writes through it.
     module: Option<(Ino, Version)>,
-    /// Which of their bytes.
+    /// Range of bytes to read of each file.
     part: Range<u64>,
     /// A file, and where in it; with what was read of it and not given yet.
     open: Option<(Ino, u64, std::vec::IntoIter<Slice>)>,

@@ -41,7 +41,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// How long the lock still rests.
+    /// Returns the time for which the lock still rests.
     fn rest(&mut self) -> Option<Duration> {
         let left = self.rests_until?.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
         if left.is_none() {

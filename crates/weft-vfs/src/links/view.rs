@@ -27,7 +27,7 @@ const RUNS_MAX: usize = 4;
 /// A view.
 pub(super) struct View {
     targets: Targets,
-    /// Whether it is to be kept, and nobody has tried yet.
+    /// True if it is to be memoised, and no attempt was made yet.
     wants_keeping: bool,
     kept: Option<Kept>,
     /// Those used last come last.
@@ -42,7 +42,7 @@ struct Kept {
     run: Option<Run>,
 }
 
-/// What a run has given.
+/// A run and the bytes that it has given.
 struct Passage {
     run: Run,
     /// Bytes from here on are held.
@@ -51,31 +51,30 @@ struct Passage {
     to: u64,
 }
 
-/// Where it ends, and whether it ends because something is wrong.
+/// End of a view, with the error that ends it, if any.
 #[derive(Clone, Copy)]
 struct End {
     at: u64,
     error: Option<Failure>,
 }
 
-/// Why a network fails.
+/// Failure of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(super) kind: ErrorKind,
-    /// Whether it would fail again: what it reads is wrong, not what happened while it did.
+    /// True if it would fail again: its input is wrong, not an event during the run.
     pub(super) is_lasting: bool,
     pub(super) at: Instant,
 }
 
 impl Failure {
-    /// Whether it is of no interest to the next one who asks: what took long to fail is not tried
-    /// again at once.
+    /// True if the next reader may retry. A network that timed out is not retried at once.
     pub(super) fn is_over(&self) -> bool {
         !self.is_lasting && (self.kind != ErrorKind::TimedOut || self.at.elapsed() >= RETRY)
     }
 }
 
-/// Why a view has no more to tell.
+/// Reason why a view gives no more bytes.
 pub(super) enum Stopped {
     /// Its targets have changed: another version is wanted.
     Changed,
@@ -89,7 +88,7 @@ pub(super) enum Stopped {
     Failed(Failure),
 }
 
-/// What a step towards some bytes comes to.
+/// Result of a step towards some bytes.
 pub(super) enum Step {
     /// They are in this file: read it there.
     InFile(Ino),
@@ -117,7 +116,7 @@ impl View {
         self.kept.as_ref().filter(|_| is_complete).map(|kept| &kept.file)
     }
 
-    /// What all of it is known by, now that it is what `version` gives.
+    /// Returns the key of all of its content, now that `version` gives it.
     pub(super) fn key(&self, vfs: &Vfs, version: Version) -> Option<Key> {
         vfs.memo_key(self.targets.ino, version).ok().flatten()
     }
@@ -128,17 +127,17 @@ impl View {
         self.kept.take().map(|kept| kept.file)
     }
 
-    /// Whether anything runs of which others may be short.
+    /// True if sandboxed stages run: they use resources that others may lack.
     pub(super) fn has_exported(&self) -> bool {
         self.targets.link.network.is_exported() && self.runs()
     }
 
-    /// Whether anything runs.
+    /// True if a network runs.
     pub(super) fn runs(&self) -> bool {
         self.is_being_kept() || !self.runs.is_empty()
     }
 
-    /// Whose link it is of.
+    /// Returns the owner of its link.
     pub(super) fn owner(&self) -> Option<u32> {
         self.targets.owner()
     }
@@ -163,7 +162,7 @@ impl View {
         self.kept.as_ref().map_or(0, |kept| kept.len)
     }
 
-    /// What it keeps.
+    /// Returns the memoised part of its content.
     pub(super) fn memo(&self) -> Memo {
         Memo { bytes: self.kept_bytes(), is_complete: self.whole().is_some() }
     }
@@ -173,8 +172,8 @@ impl View {
         self.kept = None;
     }
 
-    /// How long it is, as far as that is known; with an error behind, one byte more, so that
-    /// readers come to it.
+    /// Returns its length, if known. If it ends in an error, the length is one byte more, so that
+    /// readers reach the error.
     pub(super) fn len(&self) -> Option<Length> {
         let end = self.end?;
         let passing = end.error.filter(|error| !error.is_lasting);
@@ -182,7 +181,7 @@ impl View {
         Some(Length { bytes, failed: passing })
     }
 
-    /// Where `len` bytes from `offset` on are, if `least` of them were computed.
+    /// Finds `len` bytes from `offset` on, if at least `least` of them were computed.
     pub(super) fn find(&mut self, offset: u64, len: usize, least: usize) -> Result<Step, Stopped> {
         let (most, wanted) = (offset.saturating_add(len as u64), offset.saturating_add(least as u64));
         if let Some(End { at, error: Some(error) }) = self.end
@@ -280,7 +279,7 @@ impl View {
     }
 }
 
-/// Why a network has no more to tell, when it ended so. What is wrong with it is logged.
+/// Converts the error that ended a network. A failure of the network is logged.
 pub(super) fn stopped(vfs: &Vfs, targets: &Targets, error: &RunError) -> Stopped {
     if matches!(error, RunError::Stage { source: StageError::Busy(_), .. }) {
         return Stopped::Busy;
@@ -336,7 +335,7 @@ impl Passage {
         }
     }
 
-    /// What is held of bytes `start` to `end`.
+    /// Returns the held bytes from `start` to `end`.
     fn bytes(&self, start: u64, end: u64) -> Rope {
         let mut rope = Rope::new();
         let mut at = self.from;
@@ -353,7 +352,7 @@ impl Passage {
     }
 }
 
-/// What a target said, if that is why a network failed.
+/// Returns the error of a target, if that made a network fail.
 fn target_error(error: &RunError) -> Option<&TargetError> {
     match error {
         RunError::Source(source) => source.get_ref()?.downcast_ref(),

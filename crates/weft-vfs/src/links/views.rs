@@ -68,7 +68,7 @@ struct Stored {
     since: u64,
 }
 
-/// What is taken out of the table, to be let go of without its lock.
+/// Entries taken out of the table, to be dropped without its lock.
 #[derive(Default)]
 struct Gone {
     views: Vec<Arc<Mutex<View>>>,
@@ -179,7 +179,8 @@ impl Views {
         }
     }
 
-    /// What is kept of the result of `version`, to which link `ino` leads. As [`Vfs::memo_key`].
+    /// Returns the memoised part of the result of `version`, to which link `ino` leads. As
+    /// [`Vfs::memo_key`].
     pub(super) fn memo(&self, vfs: &Vfs, ino: Ino, version: &Version) -> Result<Option<Memo>> {
         let known = |table: &Table| table.views.get(version).map(|entry| (entry.view.clone(), entry.kept_bytes));
         let found = known(&self.table.lock());

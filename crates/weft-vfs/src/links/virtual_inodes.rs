@@ -17,7 +17,7 @@ pub(crate) const FIRST: u64 = 1 << 62;
 /// Those that nobody holds, at most.
 const UNHELD_MAX: usize = 1 << 14;
 
-/// Whether inode `ino` is in memory alone: an entry of a view.
+/// True if inode `ino` is virtual: an entry of a view, in memory alone.
 pub fn is_virtual(ino: Ino) -> bool {
     ino.0 >= FIRST
 }

@@ -19,25 +19,25 @@ use weft_store::{Ino, Name};
 /// outdate all of them under the lock of all requests.
 const CAUSES_MAX: usize = 1 << 18;
 
-/// What a link follows from, and what of it.
+/// A cause that a link depends on: an inode, and an aspect of it.
 pub(crate) type Cause = (Ino, Of);
 
-/// What of an inode.
+/// An aspect of an inode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Of {
     /// Its content and attributes.
     Itself,
-    /// What this name in it names.
+    /// The inode that this name in it names.
     Name(Name),
-    /// Which names there are in it.
+    /// The set of names in it.
     Names,
 }
 
-/// What is watched.
+/// The watched links and their causes.
 #[derive(Default)]
 pub(crate) struct Watches {
     pub(crate) is_wanted: bool,
-    /// What each link follows from.
+    /// Causes of each link.
     links: FxHashMap<Ino, Vec<Cause>>,
     /// Causes in `links`, in all.
     causes: usize,
@@ -117,7 +117,7 @@ impl Watches {
         }
     }
 
-    /// Whether somebody will be told when `link` is outdated.
+    /// True if observers will be notified when `link` is outdated.
     pub(super) fn is_watched(&self, link: Ino) -> bool {
         self.links.contains_key(&link)
     }
@@ -164,8 +164,8 @@ impl State {
 }
 
 impl Vfs {
-    /// Whether what was told of link `ino` last is still so, and somebody will be told when it is
-    /// not.
+    /// True if the last reported state of link `ino` still holds, and observers will be notified
+    /// when it no longer does.
     pub fn is_watched(&self, ino: Ino) -> bool {
         self.state.lock().watches.is_watched(ino)
     }

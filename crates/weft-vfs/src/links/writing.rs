@@ -29,8 +29,7 @@ use weft_transform::{Bounds, Network, Run, RunError, Source, Sources};
 /// Bytes filled at once.
 const FILL_BYTES: usize = 1 << 20;
 
-/// What is put into a target as a whole and is longer than this, is put into a file of its own
-/// first.
+/// Length above which content that replaces a whole target is first written to a file of its own.
 const AT_ONCE_BYTES: usize = 1 << 20;
 
 impl Vfs {
@@ -130,7 +129,7 @@ impl Vfs {
         })
     }
 
-    /// Where the next byte goes that is appended to link `ino`, if it is open to be written as a
+    /// Returns the offset of the next byte appended to link `ino`, if it is open to be written as a
     /// whole.
     pub fn end_of_draft(&self, ino: Ino) -> Result<Option<u64>> {
         let Some(draft) = self.run(|state| state.draft_with(ino, MAY_WRITE))? else { return Ok(None) };
@@ -140,7 +139,7 @@ impl Vfs {
         }
     }
 
-    /// What is being written to link `ino` as a whole.
+    /// Returns the draft of link `ino`, if it is open to be written as a whole.
     pub(super) fn draft(&self, ino: Ino) -> Option<Arc<Draft>> {
         self.state.lock().drafts.get(ino).cloned()
     }
@@ -172,7 +171,8 @@ impl Vfs {
         self.announce_outdated(outdated);
     }
 
-    /// What was written to link `ino`; if that is nothing yet, what it gives, or nothing of that.
+    /// Returns the content written to link `ino`. If there is none yet, begins it with the link's
+    /// content, or empty, as `kept` says.
     fn begun<'a>(&self, ino: Ino, draft: &'a Draft, kept: Kept) -> Result<MutexGuard<'a, Written>> {
         let mut content = match draft.content.try_lock() {
             Some(content) => content,
@@ -310,7 +310,7 @@ impl Vfs {
         if resolved.writing == Writing::Places { Ok(resolved) } else { Err(ErrorKind::AccessDenied.into()) }
     }
 
-    /// What has to be in the target for `bytes` to be read through the link.
+    /// Returns the bytes that the target must hold so that the link reads as `bytes`.
     fn undone(&self, inverse: &Network, files: &mut Targets, bytes: Vec<u8>) -> Result<Rope> {
         match self.applied(inverse, Rope::from(bytes), files)? {
             Some(undone) => Ok(undone),
@@ -320,15 +320,14 @@ impl Vfs {
     }
 }
 
-/// Why something is not put into a target.
+/// Reason why content is not put into a target.
 enum NotStored {
     Run(RunError),
     Vfs(crate::error::Error),
 }
 
 impl NotStored {
-    /// Why nothing comes of a network, or of several one after the other: what the first one says
-    /// that fails.
+    /// Converts the error of a network, or of several in a row: the error of the first that failed.
     fn of(error: io::Error) -> NotStored {
         match error.downcast::<RunError>() {
             Ok(RunError::Source(before)) => NotStored::of(before),
@@ -347,8 +346,8 @@ impl From<crate::error::Error> for NotStored {
     }
 }
 
-/// What a network reads that undoes another: what was written to that one's link, and the code that
-/// it runs.
+/// Input of a network that undoes another: the content written to that one's link, and the code
+/// that the network runs.
 struct Undoing<'a> {
     written: Option<Box<dyn Source>>,
     files: &'a mut Targets,
@@ -380,7 +379,7 @@ impl Sources for Undoing<'_> {
     }
 }
 
-/// What comes of a network, for another to read.
+/// Output of a network, for another to read.
 struct Undone {
     run: Run,
     given: std::vec::IntoIter<Slice>,

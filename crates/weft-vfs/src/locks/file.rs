@@ -18,16 +18,16 @@ pub(super) struct Waiting {
     watches: Option<HolderId>,
 }
 
-/// What one owner holds of the file.
+/// Ranges of the file that one owner holds.
 struct Holder {
     id: HolderId,
-    /// Who locked something first; all is this user's.
+    /// User who locked something first: all ranges count against that user.
     user: u32,
     /// By kind.
     ranges: [Ranges; 3],
 }
 
-/// What is reserved for an owner, and what denied to others.
+/// Share reservation: access reserved for an owner, and access denied to others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub(super) user: u32,
@@ -94,10 +94,10 @@ impl Reservations {
     }
 }
 
-/// What came of a change of what an owner holds.
+/// Result of a change of an owner's ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    /// Whose the ranges are.
+    /// User against whom the ranges count.
     pub(super) user: u32,
     /// By how many there are more.
     pub(super) count: isize,
@@ -177,7 +177,7 @@ impl FileLocks {
         found
     }
 
-    /// Of the ranges in the way of `request`, the one that begins first.
+    /// Returns the conflict with `request` whose range begins first.
     pub(super) fn first_conflict(&self, request: &LockRequest) -> Option<Conflict> {
         let me = self.held.get(&request.owner).map(|holder| holder.id);
         let mut first: Option<(u64, HolderId, LockKind)> = None;
@@ -245,7 +245,8 @@ impl FileLocks {
         (met.first() < range.first() && met.last() > range.last()).then_some(holder.user)
     }
 
-    /// What the owner of `request` holds of its range since `grant`, not having asked for it again.
+    /// Returns the parts of `request`'s range that its owner holds since `grant` and has not asked
+    /// for again.
     pub(super) fn granted(&self, request: &LockRequest, grant: Grant) -> Vec<(LockRange, Held)> {
         let holder = self.held.get(&request.owner);
         let ranges = holder.map(|holder| &holder.ranges[request.kind as usize]);

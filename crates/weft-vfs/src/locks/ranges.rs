@@ -44,13 +44,13 @@ impl LockRange {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// How many bytes it has, as [`LockRange::of_length`] takes them.
+    /// Returns its length in bytes, as [`LockRange::of_length`] takes it.
     pub fn length(self) -> u64 {
         if self.last == LockRange::END { 0 } else { self.last - self.first + 1 }
     }
 }
 
-/// How a range is held.
+/// State of a held range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) mode: LockMode,
@@ -66,7 +66,7 @@ impl Held {
     }
 }
 
-/// What a change does to the ranges.
+/// Edit that a change makes to the ranges.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
     /// The one that begins there, held so, goes.
@@ -77,7 +77,7 @@ pub(super) enum Edit {
     Replaced(LockMode),
 }
 
-/// What one owner holds of a file: ranges that do not meet, by their first bytes.
+/// Ranges of a file that one owner holds. They do not overlap, and are keyed by their first bytes.
 #[derive(Debug, Default)]
 pub(super) struct Ranges(BTreeMap<u64, (u64, Held)>);
 

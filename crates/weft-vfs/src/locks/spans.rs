@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 /// Stands for one who holds something of the file.
 pub(super) type HolderId = u64;
 
-/// How far ranges reach: the last byte of the one that ends last, and whose it is; and of the one
-/// of all others that does.
+/// Reach of ranges: the last byte and the holder of the range that ends last, and the same for the
+/// ranges of all other holders.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reach {
     most: Option<(u64, HolderId)>,
@@ -104,7 +104,7 @@ fn join(one: Tree, other: Tree) -> Tree {
 #[derive(Default)]
 pub(super) struct Spans {
     root: Tree,
-    /// What priorities follow from; nobody may know them beforehand.
+    /// State of the generator of priorities; it must be unpredictable.
     random: u64,
 }
 

@@ -377,7 +377,7 @@ fn ranges_are_read_as_protocols_say_them() {
     assert_eq!(LockRange::of_length(3, 2).map(|range| (range.first(), range.last())), Some((3, 4)));
 }
 
-/// What is done to both.
+/// An operation on both the table and the model.
 #[derive(Clone, Debug)]
 enum Step {
     Lock { request: LockRequest, waits: bool },
@@ -407,7 +407,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Who holds which byte how, and who waits.
+/// Reference model: the holder of each byte, and the waiting requests.
 #[derive(Default)]
 struct Model {
     held: Vec<(u64, LockOwner, LockKind, LockMode)>,
@@ -444,7 +444,7 @@ impl Model {
         }
     }
 
-    /// Whether `owner` waits, through whomever, for `for_whom`.
+    /// True if `owner` waits for `for_whom`, directly or through others.
     fn waits_for(&self, owner: &LockOwner, for_whom: &LockOwner, depth: usize) -> bool {
         let mut mine = self.waiting.iter().filter(|request| request.owner == *owner);
         owner == for_whom

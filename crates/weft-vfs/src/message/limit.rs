@@ -30,7 +30,7 @@ const USERS_MAX: usize = 4096;
 #[derive(Clone, Copy)]
 struct Budget {
     lines: u64,
-    /// When it got its last new line.
+    /// Time of its last new line.
     at: Duration,
 }
 

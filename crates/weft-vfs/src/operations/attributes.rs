@@ -48,8 +48,8 @@ impl Vfs {
         })
     }
 
-    /// Who could not read `ino` before is not to see what it held then, and its former owner's
-    /// networks go.
+    /// Applies a change of rights: users who could not read `ino` before must not see its earlier
+    /// content, and the networks of its former owner are popped.
     pub(crate) fn rights_changed(&self, ino: Ino, changes: &SetAttributes) {
         if changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.blocks.shared.renew(ino);
@@ -144,14 +144,15 @@ impl State {
         Ok(Some(Acl::parse(value)?.with_permissions(permissions).to_bytes()))
     }
 
-    /// What file `ino` loses when `writer` changes its content: capabilities always.
+    /// Returns the privileges that file `ino` loses when `writer` changes its content. Capabilities
+    /// are always lost.
     pub(crate) fn lost(&mut self, ino: Ino, writer: Writer) -> Result<Lost, Stop> {
         let capability = self.has_capability(ino)?;
         let old = self.inode(ino)?.row.permissions;
         Ok(Lost { permissions: Some(writer.leaves(old)).filter(|bits| *bits != old), capability })
     }
 
-    /// Whether file `ino` has capabilities to lose.
+    /// True if file `ino` has capabilities to lose.
     fn has_capability(&mut self, ino: Ino) -> Result<bool, Stop> {
         if !self.inode(ino)?.row.has_xattrs() {
             return Ok(false);

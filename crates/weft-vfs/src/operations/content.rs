@@ -76,8 +76,8 @@ impl Vfs {
         })
     }
 
-    /// Where the next data or hole begins (Linux lseek(2)). `NoData` at or past the end, or when no
-    /// data follows.
+    /// Returns the offset of the next data or hole (Linux lseek(2)). `NoData` at or past the end,
+    /// or when no data follows.
     pub fn seek(&self, ino: Ino, offset: u64, whence: Whence) -> Result<u64> {
         // What was looked at is not looked at again, and need not stay in memory.
         let mut from = offset / u64::from(self.block_size);

@@ -16,8 +16,8 @@ use weft_attributes::Attribute;
 use weft_store::{Ino, Name};
 use weft_transform::expand;
 
-/// What has to stand before the value of an attribute that controls something: only who asked this
-/// mount for it, as the same user, knows it.
+/// Nonce that precedes the value of a control attribute. Only a program that asked this mount for
+/// it, as the same user, knows it.
 pub type Nonce = [u8; 32];
 
 /// The nonces of a mount.
@@ -42,8 +42,8 @@ impl Nonces {
         weft_digest::digest(&asked)
     }
 
-    /// What stands behind the nonce of user `uid` for `directory` in `value`. `NotSupported` if
-    /// that does not begin with it.
+    /// Returns the part of `value` behind the nonce of user `uid` for `directory`. `NotSupported`
+    /// if `value` does not begin with that nonce.
     pub fn verified<'a>(&self, uid: u32, directory: Ino, value: &'a [u8]) -> Result<&'a [u8]> {
         let nonce = self.of(uid, directory);
         let (given, text) = value.split_at_checked(nonce.len()).ok_or(ErrorKind::NotSupported)?;
@@ -114,8 +114,8 @@ impl State {
         Ok(super::xattrs::fits_list(map, name)?)
     }
 
-    /// Whether the volume has to note yet that it has links that want to know of opens; then it
-    /// can.
+    /// True if the volume has yet to record that it has links that need opens. Then the record can
+    /// be made.
     pub(crate) fn may_want_opens(&mut self) -> std::result::Result<bool, Stop> {
         let name = Name::of_xattr(Attribute::Opens.name().as_bytes())?;
         if self.xattrs(Ino::ROOT)?.map.contains_key(&name) {

@@ -29,7 +29,7 @@ impl Cached for Counts {
     }
 }
 
-/// What was counted of blocks lately.
+/// Cache of recent counts, by block.
 pub(crate) struct CountsCache(Mutex<ClockMap<BlockId, Counts>>);
 
 impl Default for CountsCache {
@@ -51,8 +51,8 @@ impl CountsCache {
 }
 
 impl Vfs {
-    /// What the [`COUNTS_BYTES`] bytes of file `ino` from `offset` on hold: fewer at its end.
-    /// `NotSupported` of a transformation link, else as [`Vfs::read`].
+    /// Counts the [`COUNTS_BYTES`] bytes of file `ino` from `offset` on; fewer at its end.
+    /// `NotSupported` for a transformation link, else as [`Vfs::read`].
     pub fn counts(&self, ino: Ino, offset: u64) -> Result<Counts> {
         if offset > SIZE_MAX {
             return Err(ErrorKind::Invalid.into());

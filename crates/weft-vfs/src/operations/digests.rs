@@ -25,7 +25,7 @@ pub struct ListedEntry {
     pub kind: Kind,
     /// The lower 12 bits of `st_mode` of what it names.
     pub permissions: u16,
-    /// By what the directory lists that.
+    /// Digest under which the directory lists it.
     pub digest: Digest,
     /// Its name.
     pub name: Vec<u8>,
@@ -48,7 +48,8 @@ pub(super) fn encode(entries: &[ListedRow]) -> Vec<u8> {
     bytes
 }
 
-/// What the attribute [`crate::DIGEST_ENTRIES`] says. None if it says nothing that a volume does.
+/// Decodes the value of the attribute [`crate::DIGEST_ENTRIES`]. None if no volume gives such a
+/// value.
 pub fn decode(mut bytes: &[u8]) -> Option<Vec<ListedEntry>> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
@@ -113,7 +114,7 @@ impl Vfs {
         Ok(weft_store::contradicts_digest(&*self.store, &row)?)
     }
 
-    /// By what a directory lists `ino`, as [`Vfs::digest`] otherwise.
+    /// Returns the digest under which a directory lists `ino`; otherwise as [`Vfs::digest`].
     pub fn listed_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         Ok(match self.committed(ino)? {
             Some(kind) => {

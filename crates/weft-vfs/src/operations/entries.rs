@@ -31,8 +31,8 @@ enum Renaming {
     Nothing,
 }
 
-/// Whether a symbolic link can have `target`: `NotFound` if it is empty, `NameTooLong` past 4095
-/// bytes.
+/// Checks that a symbolic link can have `target`: `NotFound` if it is empty, `NameTooLong` past
+/// 4095 bytes.
 pub(crate) fn check_target(target: &[u8]) -> Result<()> {
     match target.len() {
         0 => Err(ErrorKind::NotFound.into()),
@@ -123,7 +123,7 @@ impl Vfs {
         self.change(|state| state.make(caller, parent, Some(&name), SYMLINK, Some(target), time))
     }
 
-    /// Where symbolic link `ino` points. `Invalid` if it is none.
+    /// Returns the target of symbolic link `ino`. `Invalid` if it is none.
     pub fn read_symlink(&self, ino: Ino) -> Result<Vec<u8>> {
         self.run(|state| {
             let row = &state.inode(ino)?.row;
@@ -232,7 +232,7 @@ impl State {
         self.perform(&Mutation::Remove { parent, name: name.clone(), time })
     }
 
-    /// Whether `entry` is a link that looks like a directory.
+    /// True if `entry` is a link that looks like a directory.
     fn is_view(&mut self, entry: Entry) -> Result<bool, Stop> {
         Ok(entry.kind == Kind::Transformation && self.link_of(entry.ino)?.looks.is_some())
     }
@@ -289,7 +289,7 @@ impl State {
         self.perform(&Mutation::Whiteout { from, to, cookie, inode, time })
     }
 
-    /// Whether a name may be moved, and whether anything is to be done.
+    /// Checks that a name may be moved. Returns whether there is anything to do.
     fn permit_rename(&mut self, from: (Ino, &Name), to: (Ino, &Name), mode: RenameMode) -> Result<Renaming, Stop> {
         let moved = self.existing(from.0, from.1.as_bytes())?;
         self.linked_directory(to.0)?;
@@ -388,7 +388,7 @@ impl State {
         Ok(())
     }
 
-    /// Whether `moved` may replace `target` (POSIX rename()).
+    /// Checks that `moved` may replace `target` (POSIX rename()).
     fn replaceable(&mut self, moved: Entry, target: Entry) -> Result<(), Stop> {
         match (moved.kind == Kind::Directory, target.kind == Kind::Directory) {
             (true, false) => Err(ErrorKind::NotDirectory.into()),

@@ -51,13 +51,12 @@ impl Vfs {
         Ok(rope)
     }
 
-    /// What `plan` tells now that `before`, of an earlier plan, could not be read because of
-    /// `error`. None if that is no damage, or names the same blocks: then what is stored is not
-    /// what was written.
+    /// Calls `plan` again after the blocks of `before`, an earlier plan, could not be read because
+    /// of `error`. Returns the new plan. None if the error is not corruption, or the new plan names
+    /// the same blocks: then the stored data are corrupt.
     ///
     /// A commit may have freed a block between the plan and its reading. Memory follows a moment
-    /// after the store, so a commit that is under way may have, too: it is waited for.
-    /// `WouldBlock`.
+    /// after the store, so a commit in flight may have, too: it is waited for. `WouldBlock`.
     pub(super) fn plan_anew<T>(
         &self,
         error: &Error,

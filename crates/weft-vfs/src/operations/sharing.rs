@@ -47,7 +47,7 @@ struct Gathering<'a> {
     left: usize,
 }
 
-/// Whether there was room.
+/// Result of placing a part: enough room, or none left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
     Enough,

@@ -22,8 +22,8 @@ const BYTES_MAX: usize = 64 << 10;
 /// keep others waiting until they are.
 const ALL_BYTES_MAX: usize = 1 << 20;
 
-/// How the name begins under which programs have a link made, which they then rename: it is not
-/// what users know the link by.
+/// Prefix of the names under which programs have a link made. They rename it afterwards: users know
+/// the link by another name.
 pub const MADE_AS: &str = ".weft-link-";
 
 impl Vfs {
@@ -120,7 +120,8 @@ impl Vfs {
 }
 
 impl State {
-    /// What to store under `name`, and the permission bits that follow if it is an access ACL.
+    /// Returns the value to store under `name`, and the permission bits that follow if it is an
+    /// access ACL.
     #[expect(clippy::type_complexity, reason = "a pair used once")]
     fn follow_acl<'a>(
         &mut self,

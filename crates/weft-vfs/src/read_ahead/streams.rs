@@ -19,7 +19,7 @@ const WINDOW_MIN: u64 = 2 << 20;
 /// A program that reads a file.
 struct Stream {
     ino: Ino,
-    /// Where it would go on.
+    /// Offset at which it would go on.
     next: u64,
     /// Bytes read in order.
     read: u64,
@@ -63,7 +63,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// What to ask for so that the window is filled, once half of it was read.
+    /// Returns the range to ask for so that the window is filled, once half of it was read.
     fn ask(&mut self, window_max: u64) -> Option<Range<u64>> {
         if self.asked > self.next + self.window / 2 {
             return None;

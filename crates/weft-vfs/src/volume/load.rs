@@ -36,17 +36,17 @@ const ANCESTORS_READ: usize = 1 << 10;
 /// Entries of a directory that are read when one of them is looked for, at most.
 const NAMES_READ: usize = 64;
 
-/// Of a file with holes and more blocks than this, and of a directory of more entries, nobody asks
-/// whether rows are gone before one counts as a hole, or a name as free: looking at all of them
-/// takes too long.
+/// Largest number of blocks of a file with holes, and of entries of a directory, for which the
+/// store is asked about missing rows before a missing row counts as a hole, or a missing name as
+/// free. Checking more takes too long.
 const COUNTED_MAX: u64 = 1 << 18;
 
 /// Inodes that were missing lately.
 pub(crate) struct Locality {
     last: Ino,
-    /// How many were near the one before.
+    /// Counter of inodes that were near the one before.
     near: u32,
-    /// How many inodes were read at once.
+    /// Number of inodes read at once.
     read: usize,
 }
 
@@ -147,7 +147,7 @@ impl Vfs {
         Ok(rows)
     }
 
-    /// Of a small directory all entries: whoever looks for one will look for others.
+    /// Loads an entry; of a small directory all entries, as more lookups there are likely.
     fn load_name(&self, parent: Ino, name: &Name) -> Result<()> {
         let is_small = self.state.lock().inodes.peek(&parent).is_some_and(|inode| inode.row.size <= NAMES_READ as u64);
         let mut may_lack_some = false;

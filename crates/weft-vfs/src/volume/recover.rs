@@ -10,7 +10,7 @@ use crate::stop::{Miss, Stop};
 use weft_store::log::{Behind, Loss, Record, epoch_without_log, needs_log};
 use weft_store::{Durability, OpNo};
 
-/// How a record of the log follows the operations before it.
+/// Position of a log record relative to the operations before it.
 #[derive(PartialEq, Eq)]
 enum Followed {
     Directly,

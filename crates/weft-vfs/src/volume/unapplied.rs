@@ -26,7 +26,7 @@ pub struct Unapplied {
     pub path: Vec<u8>,
     /// The kind of operation, such as "the removal".
     pub kind: &'static str,
-    /// Why it cannot be applied.
+    /// Reason why it cannot be applied.
     pub why: String,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Unapplied {
 pub struct UnappliedList {
     /// The first of them, in their order.
     pub named: Vec<Unapplied>,
-    /// How many there are beside those.
+    /// Number of operations beside those.
     pub more: u64,
 }
 

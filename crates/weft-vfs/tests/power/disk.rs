@@ -67,7 +67,7 @@ static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 #[derive(Clone, Debug)]
 pub struct Image {
     files: Vec<(PathBuf, Tracked, Vec<u8>)>,
-    /// What the program had been told by then.
+    /// Number of the last operation acknowledged to the program by then.
     pub acknowledged: u64,
 }
 

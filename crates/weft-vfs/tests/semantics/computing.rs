@@ -5,7 +5,7 @@ use crate::{Volume, kind, options, volume_options};
 use weft_transform::Bounds;
 use weft_vfs::{Caller, ErrorKind, Ino, Options, SetAttributes};
 
-/// What does not fit in memory goes to temporary files, outside of every quota.
+/// Networks put data that does not fit in memory into temporary files, outside of every quota.
 #[test]
 fn temporary_files_of_a_users_networks_have_bounds() {
     let networks = Bounds { temporary_bytes: 64 << 20, ..Bounds::default() };

@@ -4,7 +4,7 @@ use crate::FILE;
 use weft_store::log::Loss;
 use weft_vfs::{Caller, ErrorKind, Ino, Vfs};
 
-/// What a crash has left of a volume.
+/// A volume as a crash has left it.
 pub trait Crashed {
     type Mounted;
     type Content: PartialEq;

@@ -11,16 +11,16 @@ use weft_store::log::IntentLog;
 use weft_testkit::{CrashStore, Faults, check_rows};
 use weft_vfs::{Ino, ManualClock, Options, Vfs};
 
-/// Of a log that is not half full before a test is over.
+/// Size of a log that is not half full before a test is over.
 const AMPLE: u64 = 8 << 20;
 
-/// Of one that is full after a few syncs.
+/// Size of a log that is full after a few syncs.
 const SCARCE: u64 = 1 << 10;
 
 /// Syncs whose records an ample log holds in less than half of one of its halves.
 const SYNCS: u32 = 2000;
 
-/// How long is waited for what the background does.
+/// Longest wait for work in the background.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A volume with an intent log, and commits in the background at short intervals.
@@ -81,7 +81,7 @@ impl Logged {
         self.volume.vfs.sync().expect("synced");
     }
 
-    /// Whether the numbers below `count` are in their places, and nothing else.
+    /// Checks that the numbers below `count` are in their places, and nothing else.
     fn assert_numbers(&self, ino: Ino, count: u32) {
         let expected = (0..count).flat_map(u32::to_le_bytes).collect::<Vec<_>>();
         assert!(self.volume.read(ino, 0, 1 << 20) == expected, "the numbers below {count}");

@@ -274,7 +274,7 @@ fn those_who_keep_copies_of_a_target_are_told_when_it_is_written_through_a_link(
     assert_eq!(volume.all_of(file), b"ABC");
 }
 
-/// What somebody does who writes to a link.
+/// An action of a program that writes to a link.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u16, u16),

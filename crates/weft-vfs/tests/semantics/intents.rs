@@ -55,7 +55,7 @@ impl Files {
         if self.home == BlockHome::Segments { path.join("intents") } else { name }
     }
 
-    /// What a crash leaves now, in a place of its own.
+    /// Copies the files as a crash would leave them now, to a directory of their own.
     fn crashed(&self) -> Files {
         let copy = Files { directory: tempfile::tempdir().expect("a directory"), home: self.home };
         copy_all(self.directory.path(), copy.directory.path());
@@ -225,7 +225,7 @@ fn a_database_from_before_a_commit_that_the_log_follows_is_refused() {
     assert_eq!(later.mount().get("file"), Ok(vec![2; 3000]));
 }
 
-/// How a write-ahead log is lost.
+/// Way in which a write-ahead log is lost.
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Removed,
@@ -486,8 +486,7 @@ fn what_was_synced_over_a_block_is_kept_by_commits_alone_that_cannot_store_it() 
     }
 }
 
-/// Where there is no log nothing is acknowledged that only memory has, however often it is asked
-/// for.
+/// Without a log, data in memory alone is never acknowledged, however often a sync is tried.
 #[test]
 fn what_no_place_keeps_is_no_more_durable_the_second_time() {
     let files = Files::new(BlockHome::Segments);
@@ -692,7 +691,7 @@ fn an_operation_that_cannot_be_applied_is_named_and_given_up_alone() {
     }
 }
 
-/// What depends on an operation that cannot be applied is given up with it, and nothing else.
+/// Operations that depend on one that cannot be applied are given up with it, and no others.
 #[test]
 fn all_that_was_done_to_a_file_that_is_gone_is_given_up_with_it() {
     let two = |mounted: &Mounted| {
@@ -717,7 +716,7 @@ fn all_that_was_done_to_a_file_that_is_gone_is_given_up_with_it() {
     assert_eq!(rehearsed(&files), UnappliedList::default());
 }
 
-/// What a salvage had brought goes with it, the intent log of the new volume, too.
+/// A failed salvage removes everything that it brought, the intent log of the new volume included.
 #[test]
 fn a_salvage_that_fails_at_its_end_leaves_nothing() {
     for home in HOMES {

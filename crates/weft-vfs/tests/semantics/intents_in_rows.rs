@@ -33,7 +33,7 @@ impl Rows {
         Rows { cluster, address, schema }
     }
 
-    /// What a crash leaves now, in a schema of its own.
+    /// Copies the rows as a crash would leave them now, to a schema of their own.
     fn crashed(&self) -> Rows {
         let copy = Rows::new();
         copy.take("tablename", self);

@@ -26,7 +26,7 @@ fn tree(policy: AtimePolicy) -> Tree {
 }
 
 impl Tree {
-    /// Which times of `ino` are now.
+    /// Returns which times of `ino` equal `now`, as bits.
     fn moved(&self, ino: Ino, now: Timestamp) -> u8 {
         let found = self.volume.attributes(ino);
         let bit = |time, bit| if time == now { bit } else { 0 };
