@@ -13,7 +13,7 @@ use std::ops::Range;
 use weft_block::Block;
 use weft_digest::Digest;
 
-/// What keeps a volume.
+/// The storage of a volume.
 ///
 /// Reads give the state of some commit no older than the last one that ended before the call. All
 /// methods may be called from any thread; transactions run one at a time.
@@ -75,7 +75,7 @@ pub trait Store: Send + Sync {
     /// Inodes that no name leads to: what was unlinked while open when the daemon ended.
     fn orphans(&self) -> Result<Vec<Ino>>;
 
-    /// Those of [`Store::orphans`] that a name leads to: they are damaged, and no orphans.
+    /// Returns those of [`Store::orphans`] that a name leads to: they are damaged, and no orphans.
     fn misnamed(&self) -> Result<Vec<Ino>> {
         Ok(Vec::new())
     }
@@ -132,13 +132,12 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// Whether [`Store::prefetch`] would bring something. Asked after extents were.
+    /// True if [`Store::prefetch`] would bring something. Asked after extents were.
     fn wants_more(&self) -> bool {
         false
     }
 
-    /// Brings what readers are likely to ask for next, so that they need not wait for it: for a
-    /// thread that may.
+    /// Prefetches what readers are likely to ask for next: for a thread that may wait.
     fn prefetch(&self) -> Result<()> {
         Ok(())
     }
@@ -149,7 +148,7 @@ pub trait Store: Send + Sync {
         1 << 20
     }
 
-    /// Whether every commit is durable, whatever was asked for.
+    /// True if every commit is durable, whatever was asked for.
     fn are_commits_durable(&self) -> bool {
         false
     }
@@ -182,24 +181,24 @@ pub trait Store: Send + Sync {
         Ok(Applied { blocks })
     }
 
-    /// Why nothing can be committed here any more, if that is so: another process has taken the
-    /// volume (`Held`), or it is not as this one left it, or its files were removed or moved
-    /// (`Unusable`).
+    /// Returns the reason that nothing can be committed here any more, if so: another process has
+    /// taken the volume (`Held`), or it is not as this one left it, or its files were removed or
+    /// moved (`Unusable`).
     fn lost(&self) -> Option<Error> {
         None
     }
 
-    /// Whether reading rows means waiting for a server.
+    /// True if reading rows means waiting for a server.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// How often a server was waited for.
+    /// Returns the number of round trips to a server.
     fn round_trips(&self) -> RoundTrips {
         RoundTrips::default()
     }
 
-    /// What became of the cache of blocks on a local disk, if there is one.
+    /// Returns counters of the cache of blocks on a local disk, if there is one.
     fn disk_cache(&self) -> Option<DiskCacheStats> {
         None
     }
@@ -207,7 +206,7 @@ pub trait Store: Send + Sync {
     /// Space of the place the volume lies in.
     fn space(&self) -> Result<Space>;
 
-    /// What was found since the last call that a person should know.
+    /// Returns notices for the user since the last call.
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
@@ -259,7 +258,7 @@ pub trait Transaction {
     fn commit(self: Box<Self>, batch: &Batch) -> Result<()>;
 }
 
-/// Whether a read may wait for a disk.
+/// Permission of a read to wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// Answer only from memory.
@@ -268,7 +267,7 @@ pub enum ReadMode {
     Blocking,
 }
 
-/// Whether a commit must outlive a power cut when it returns. Either way commits survive only
+/// Requirement that a commit outlive a power cut once it returns. Either way commits survive only
 /// as a prefix: none without all before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -278,14 +277,14 @@ pub enum Durability {
     Durable,
 }
 
-/// What a successful `apply` tells.
+/// The result of a successful `apply`.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
     /// References to the batch's new blocks, in their order.
     pub blocks: Vec<BlockRef>,
 }
 
-/// What a volume says of itself.
+/// The header of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version of the format.
@@ -296,7 +295,7 @@ pub struct Header {
     pub options: VolumeOptions,
     /// The last commit.
     pub commit: CommitNo,
-    /// When the volume was made.
+    /// Time at which the volume was made.
     pub created: Timestamp,
     /// Counters as of the last commit.
     pub counters: Counters,
@@ -317,15 +316,15 @@ pub struct VolumeOptions {
     pub block_size: u32,
     /// Files up to this many bytes lie in their inode's row; at most `block_size`.
     pub inline_max: u32,
-    /// Where blocks lie.
+    /// The storage of blocks.
     pub home: BlockHome,
     /// Most bytes the volume may store (`EDQUOT` beyond), if limited.
     pub bytes_max: Option<u64>,
     /// Most inodes the volume may hold (`EDQUOT` beyond), if limited.
     pub inodes_max: Option<u64>,
-    /// Whether it keeps digests of files and directories.
+    /// True if it keeps digests of files and directories.
     pub digests: bool,
-    /// From which byte of a file on its blocks lie in a table of its own, where blocks lie in the
+    /// First byte of a file whose blocks lie in a table of the file's own, where blocks lie in the
     /// database of a server; none: all lie in one table.
     pub own_table_from: Option<u64>,
 }
@@ -370,7 +369,7 @@ impl Default for VolumeOptions {
     }
 }
 
-/// Where a volume's blocks lie.
+/// The storage of a volume's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockHome {
@@ -381,7 +380,7 @@ pub enum BlockHome {
 }
 
 impl BlockHome {
-    /// What a volume's row calls it.
+    /// Returns its name in the volume's row.
     pub(crate) fn name(self) -> &'static str {
         match self {
             BlockHome::Database => "database",
