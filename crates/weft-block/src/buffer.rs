@@ -12,7 +12,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Without bytes, with memory for `capacity`.
+    /// Makes a buffer without bytes, with memory for `capacity`.
     pub fn with_capacity(capacity: usize) -> Buffer {
         Buffer { memory: Memory::with_capacity(capacity) }
     }

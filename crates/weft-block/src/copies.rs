@@ -1,5 +1,5 @@
-//! How many bytes were copied from one memory of this process into another: what passing by
-//! reference saves is to be seen.
+//! Counts of bytes copied from one memory of this process into another, to show the savings of
+//! passing by reference.
 //!
 //! Buffers and ropes count what they copy; others who copy blocks' bytes say so ([`copied`]). Work
 //! that makes new bytes of old ones is no copy.

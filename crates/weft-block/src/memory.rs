@@ -1,7 +1,7 @@
-//! What bytes lie in: among small objects if they are few, else in pages of their own, which start
-//! at a multiple of [`ALIGNMENT`] and come back to the pool when nobody has them any more; or what
-//! somebody else owns and lends. Long-lived blocks among small objects would leave gaps that
-//! nothing fits into.
+//! Memory of bytes: small objects if they are few, else pages of their own, which start at a
+//! multiple of [`ALIGNMENT`] and come back to the pool when their last user drops them; or memory
+//! borrowed from another owner. Long-lived blocks among small objects would leave gaps that nothing
+//! fits into.
 
 use crate::pool;
 use memmap2::MmapMut;
@@ -9,8 +9,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Where memory of long buffers starts: at a multiple of this, so that devices read and write it
-/// without a copy.
+/// Alignment of long buffers in bytes: devices read and write them without a copy.
 pub const ALIGNMENT: usize = 4096;
 
 /// Bytes in a buffer from which on it has pages of its own; for shorter ones that would waste more
@@ -25,14 +24,14 @@ pub(crate) enum Memory {
     Lent(Lent),
 }
 
-/// From the allocator; the bytes follow `start` others.
+/// Memory from the allocator; the bytes follow `start` others.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
     all: Vec<u8>,
     start: usize,
 }
 
-/// Pages from the system, of which `len` bytes are used.
+/// Pages from the system; `len` bytes of them are used.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     pages: Option<MmapMut>,
@@ -94,12 +93,12 @@ impl Memory {
     /// Only blocks are of such memory, and those are not edited.
     const NEVER_LENT: &str = "what is lent is not edited";
 
-    /// What `bytes` lie in already.
+    /// Takes over the memory that `bytes` lie in.
     pub(crate) fn of(bytes: Vec<u8>) -> Memory {
         Memory::Heap(Heap { all: bytes, start: 0 })
     }
 
-    /// What `owner` has, as long as it is needed.
+    /// Borrows the memory of `owner`, as long as it is needed.
     pub(crate) fn lent<T: AsRef<[u8]> + Send + Sync + 'static>(owner: T) -> Memory {
         Memory::Lent(Lent::of(owner))
     }
@@ -134,8 +133,8 @@ impl Memory {
         memory
     }
 
-    /// From the allocator, but from a multiple of [`ALIGNMENT`] on: where the system gives no more
-    /// pages of their own.
+    /// Takes memory from the allocator, but from a multiple of [`ALIGNMENT`] on: where the system
+    /// gives no more pages of their own.
     fn aligned(capacity: usize) -> Memory {
         let mut all: Vec<u8> = Vec::with_capacity(capacity + ALIGNMENT);
         let start = all.as_ptr().align_offset(ALIGNMENT);

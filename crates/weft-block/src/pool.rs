@@ -16,9 +16,9 @@ static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
 struct Pool {
     spare: Vec<MmapMut>,
-    /// In all of them together.
+    /// Bytes of all of them together.
     bytes: usize,
-    /// Of pages that blocks lie in.
+    /// Bytes of pages that blocks lie in.
     used: usize,
     /// Bytes of changes and of cached blocks as their owner counts them, in pages or elsewhere.
     held: usize,
@@ -47,7 +47,7 @@ impl Pool {
         left.min(POOL_BYTES_MAX)
     }
 
-    /// Takes out what is kept beyond that.
+    /// Takes out spare pages beyond that.
     fn surplus(&mut self) -> Vec<MmapMut> {
         let mut surplus = Vec::new();
         while self.bytes > self.most()
@@ -82,7 +82,7 @@ impl Pool {
 }
 
 fn pool() -> MutexGuard<'static, Pool> {
-    // Whoever panicked meanwhile left the list and its sum at worst apart.
+    // A thread that panicked meanwhile left the list and its sum at worst apart.
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -123,8 +123,8 @@ pub fn bound(changes_max: usize, cached_max: usize) {
     CHANGES_MAX.store(changes_max, Ordering::Relaxed);
 }
 
-/// There are so many bytes of `changes` now, most of which may be too short for pages of their own:
-/// gives back what is kept in place of them.
+/// Notes the bytes of `changes` now, most of which may be too short for pages of their own, and
+/// gives back pooled pages in place of them.
 pub fn leave_room(changes: usize) {
     CHANGES.store(changes, Ordering::Relaxed);
     let kept = KEPT.load(Ordering::Relaxed);
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!((pool.used, pool.bytes), (0, 2 * len));
     }
 
-    /// Many short writes lie among small objects: they and what is kept are within the bound
+    /// Many short writes lie among small objects: they and the pooled pages are within the bound
     /// together.
     #[test]
     #[cfg_attr(miri, ignore = "Miri does not know pages of their own")]

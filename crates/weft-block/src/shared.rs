@@ -30,16 +30,16 @@ pub const ARENA_BYTES_MAX: usize = 16 << 20;
 /// Most arenas of all pools with one budget.
 const ARENAS_MAX: usize = 1024;
 
-/// Of the files that this process may have open now, arenas are no more than one in so many.
+/// Share of the files that this process may have open: arenas are no more than one in so many.
 const FILES_IN: usize = 8;
 
-/// How many arenas there are at least of a budget that is all taken, if blocks are that short.
+/// Number of arenas, at least, of a budget that is all taken, if blocks are that short.
 const ARENA_IN: usize = 16;
 
 /// Bytes of a large page (x86-64, and others with pages of 4 KiB).
 const HUGE_PAGE: usize = 2 << 20;
 
-/// What all arenas of several pools may take together.
+/// The limits of all arenas of several pools together.
 #[derive(Debug, Default)]
 pub struct Budget {
     bytes_max: usize,
@@ -52,7 +52,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most `bytes_max` bytes, and not so many arenas that this process has too many open files.
+    /// Makes a budget of at most `bytes_max` bytes, and not so many arenas that this process has
+    /// too many open files.
     pub fn new(bytes_max: usize) -> Arc<Budget> {
         Arc::new(Budget { bytes_max, arena_in: ARENA_IN, arenas_max: arenas_max(), ..Budget::default() })
     }
@@ -97,10 +98,10 @@ pub struct Pool {
     arenas: Mutex<Arenas>,
 }
 
-/// Those of a pool. Only their places keep them alive.
+/// Arenas of a pool. Only their places keep them alive.
 #[derive(Debug, Default)]
 struct Arenas {
-    /// By where they begin in this process.
+    /// Arenas by their start in this process.
     by_start: BTreeMap<usize, Weak<Arena>>,
     /// The one in which there was a free place last.
     last: Weak<Arena>,
@@ -118,7 +119,7 @@ impl Arenas {
 }
 
 impl Pool {
-    /// One whose blocks have up to `block_bytes` bytes.
+    /// Makes a pool whose blocks have up to `block_bytes` bytes.
     ///
     /// # Panics
     /// If that is none.
@@ -185,13 +186,13 @@ impl Pool {
         (offset + bytes.len() <= arena.len()).then_some((arena, offset))
     }
 
-    /// Whether any block is left.
+    /// True if no block is left.
     pub fn is_empty(&self) -> bool {
         self.arenas().by_start.values().all(|arena| arena.strong_count() == 0)
     }
 
     fn arenas(&self) -> MutexGuard<'_, Arenas> {
-        // Whoever panicked meanwhile left entries that tell the truth.
+        // A thread that panicked meanwhile left entries that tell the truth.
         self.arenas.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -239,7 +240,7 @@ impl Arena {
         Ok(Some(Arena { number, memory, place_bytes, free, budget: budget.clone() }))
     }
 
-    /// What no other arena of this process has, or had.
+    /// Returns a number that no other arena of this process has, or had.
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -267,8 +268,8 @@ impl Arena {
         self.memory.file()
     }
 
-    /// From here on no place of it is taken again: somebody may read what is in them although
-    /// nobody here has them any more.
+    /// Retires the arena: from here on no place of it is taken again, as somebody may read what is
+    /// in them although nobody here has them any more.
     pub fn retire(&self) {
         self.free().is_retired = true;
     }
@@ -408,8 +409,8 @@ impl Memory {
     }
 }
 
-/// A file of `len` zero bytes without a name, opened anew: the kernel does not count what
-/// memfd_create(2) returns, and then could not tell whether somebody else has it open.
+/// Makes a file of `len` zero bytes without a name, and reopens it: the kernel does not count the
+/// descriptor from memfd_create(2), and then could not tell if somebody else has it open.
 #[cfg(not(miri))]
 fn nameless(len: u64) -> io::Result<File> {
     use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};
@@ -424,8 +425,8 @@ fn nameless(len: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// From here on only mappings made before write to `file`, whoever has it opened; it keeps its
-/// length, and its seals.
+/// Lets only mappings made before write to `file` from here on, whichever process has it open; it
+/// keeps its length, and its seals.
 #[cfg(not(miri))]
 fn seal(file: &File) -> io::Result<()> {
     use rustix::fs::{SealFlags, fcntl_add_seals};
@@ -478,7 +479,7 @@ impl Memory {
     }
 }
 
-/// How many arenas there may be.
+/// Returns the number of arenas that there may be.
 fn arenas_max() -> usize {
     if cfg!(miri) {
         return ARENAS_MAX;

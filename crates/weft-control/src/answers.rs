@@ -1,7 +1,7 @@
-//! Answers of a daemon: what it tells of itself, and commits that it makes now.
+//! Answers of a daemon: its own state, and commits that it makes now.
 //!
 //! All that could wait for the volume is asked by other threads, few of them, and within a time
-//! limit: a volume that is stuck is told of, and holds up no other answer.
+//! limit: a volume that is stuck is reported, and holds up no other answer.
 
 use crate::COMMIT_MAX;
 use axum::Router;
@@ -19,13 +19,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weft_vfs::{Clock, CommitNo, SystemClock, Timestamp, Vfs};
 
-/// How long the volume may take to tell of itself.
+/// Time within which the volume must answer.
 const TELLING_MAX: Duration = Duration::from_secs(1);
 
 /// Threads that ask the volume at once, beside the one that commits.
 pub(crate) const ASKING_MAX: usize = 4;
 
-/// What a daemon does with a volume.
+/// The use that a daemon makes of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It has it mounted.
@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name, as it is told and as sockets have it.
+    /// Returns its name, as shown to users and in the names of sockets.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Mount => "mount",
@@ -49,18 +49,18 @@ impl Kind {
     }
 }
 
-/// Tells all counters; none once nothing is served any more.
+/// Returns all counters; none once nothing is served any more.
 pub type Counters = Box<dyn Fn() -> Option<Value> + Send + Sync>;
 
 /// A daemon as it tells of itself.
 pub struct Daemon {
-    /// What it does.
+    /// The use that it makes of the volume.
     pub kind: Kind,
     /// The id of the volume.
     pub id: [u8; 16],
     /// The volume, as its user may name it.
     pub volume: String,
-    /// What keeps it.
+    /// The storage engine of the volume.
     pub engine: &'static str,
     /// The directory or the address at which it is used.
     pub place: String,
@@ -68,16 +68,16 @@ pub struct Daemon {
     pub read_only: bool,
     /// The volume itself. The daemon lets go of it when it likes.
     pub vfs: Weak<Vfs>,
-    /// Tells what `weft stats` shows.
+    /// Function that returns the counters of `weft stats`.
     pub counters: Counters,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Shared {
     daemon: Daemon,
     since: Timestamp,
     asking: Arc<Semaphore>,
-    /// Held by whoever has the volume commit.
+    /// Held by the connection that has the volume commit.
     committing: Arc<Semaphore>,
 }
 
@@ -146,7 +146,7 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     }
 }
 
-/// Why nothing that is changed gets durable, as counters tell it.
+/// Returns the reason, by the counters, that no change becomes durable.
 fn failure(stats: &Value) -> Option<String> {
     let volume = &stats["volume"];
     let told = |name: &str| volume[name].as_str().map(str::to_owned);

@@ -18,7 +18,7 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 pub struct Answer {
     /// The status code of HTTP.
     pub code: u16,
-    /// What it says.
+    /// Its text.
     pub body: String,
 }
 
@@ -29,7 +29,7 @@ impl Answer {
     }
 }
 
-/// Why there is no answer.
+/// The reason that there is no answer.
 #[derive(Debug)]
 pub enum Unanswered {
     /// Nobody listens: the daemon has ended.
@@ -62,12 +62,12 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// How a daemon is asked.
+/// The method of a request to a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// To tell something.
+    /// Asks for data.
     Get,
-    /// To do something.
+    /// Asks for an action.
     Post,
 }
 

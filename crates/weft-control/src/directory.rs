@@ -4,10 +4,10 @@
 //! Its path is the same for all daemons of a user, so nothing that somebody else made there may be
 //! trusted: directory and parent must be the user's own (the parent may be root's), no symbolic
 //! link, and writable by nobody else. A socket is named for the id of its volume, the kind of its
-//! daemon and its process. One that nobody listens at is removed by whoever finds it: another
-//! daemon of its volume, or a program that looks for daemons. The directory is locked (flock(2))
-//! while one is removed or named, so that none is removed that a new daemon of the same number has
-//! just named.
+//! daemon and its process. A socket that nobody listens at is removed by the next process that
+//! finds it: another daemon of its volume, or a program that looks for daemons. The directory is
+//! locked (flock(2)) while one is removed or named, so that none is removed that a new daemon of
+//! the same number has just named.
 
 use crate::answers::Kind;
 use crate::client::{Unanswered, connected};
@@ -24,10 +24,10 @@ use std::time::Duration;
 /// The end of the name of each socket.
 const SUFFIX: &str = ".socket";
 
-/// How long to look whether somebody listens at a socket.
+/// Time to find out if somebody listens at a socket.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// Why there is no directory for control sockets.
+/// The reason that there is no directory for control sockets.
 #[derive(Debug)]
 pub enum DirectoryError {
     /// The user has no runtime directory.
@@ -55,11 +55,11 @@ impl std::error::Error for DirectoryError {}
 /// A control socket that is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Socket {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// The id of the volume, in hexadecimal.
     pub volume: String,
-    /// What its daemon does.
+    /// The use that its daemon makes of the volume.
     pub kind: Kind,
     /// The process that made it.
     pub pid: u32,
@@ -94,7 +94,8 @@ pub fn sockets() -> Result<Vec<Socket>, DirectoryError> {
     }
 }
 
-/// Tells why daemons of this user have no control socket, if the directory for it cannot be used.
+/// Returns the reason that daemons of this user have no control socket, if the directory for it
+/// cannot be used.
 pub fn missing() -> Option<DirectoryError> {
     parent().err()
 }

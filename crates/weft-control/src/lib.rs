@@ -1,8 +1,8 @@
 //! The control socket of a daemon: a Unix socket of its owner's alone, which speaks HTTP/1.1.
 //!
 //! `directory` says where sockets lie and who may be trusted there, `server` takes connections,
-//! `answers` knows what is told and done, `client` asks. It knows the volume (`weft-vfs`) and no
-//! protocol that serves it: a daemon says what it is ([`Daemon`]).
+//! `answers` reports and acts, `client` asks. It knows the volume (`weft-vfs`) and no protocol that
+//! serves it: a daemon says what it is ([`Daemon`]).
 
 mod answers;
 mod client;
@@ -16,5 +16,5 @@ pub use server::{Server, StartError};
 
 use std::time::Duration;
 
-/// How long a commit that was asked for may take until the answer is that it goes on.
+/// Time that a requested commit may take before the answer is that it goes on.
 pub const COMMIT_MAX: Duration = Duration::from_secs(90);

@@ -26,23 +26,23 @@ use tokio::time::timeout;
 /// Most connections at once; more wait in the system's queue.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long a client may take to send the head of its request.
+/// Time within which a client must send the head of its request.
 const HEAD_MAX: Duration = Duration::from_secs(5);
 
 /// Most bytes of the head of a request, and most lines of it.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 32;
 
-/// How long a connection may last: as long as its request, its answer and both ways take.
+/// Time that a connection may last: as long as its request, its answer and both ways take.
 const CONNECTION_MAX: Duration = COMMIT_MAX.saturating_add(Duration::from_secs(10));
 
-/// How long to wait before connections are taken again, after that failed.
+/// Time to wait before connections are accepted again, after that failed.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Bytes of the stack of the serving thread.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Why there is no control socket.
+/// The reason that there is no control socket.
 #[derive(Debug)]
 pub enum StartError {
     /// There is no directory for it.
@@ -224,7 +224,7 @@ mod tests {
         assert!(matches!(ask(&path, Method::Get, "/healthz", SOON), Err(Unanswered::Gone)));
     }
 
-    /// What is answered to `bytes`, until the connection is closed.
+    /// Returns the answer to `bytes`, read until the connection is closed.
     fn said(server: &Server, bytes: &[u8]) -> String {
         let mut client = Client::connect(&server.path).expect("connected");
         // It may be closed before all is written.

@@ -11,13 +11,13 @@ use crate::proof::{Sibling, Side};
 use crate::{Digest, Kind, digest};
 use blake3::Hasher;
 
-/// What the keys of the hashes are derived from: no hash of one use is one of another, nor one of a
-/// file.
+/// Contexts that the keys of the hashes are derived from: no hash of one use is one of another, nor
+/// one of a file.
 const DIRECTORY_CONTEXT: &str = "weft 2026-11 directory";
 const NODE_CONTEXT: &str = "weft 2026-11 directory node";
 const ENTRY_CONTEXT: &str = "weft 2026-11 directory entry";
 
-/// What a tree without entries hashes to.
+/// Hash of a tree without entries.
 const EMPTY: Digest = [0; 32];
 
 /// An entry of a directory.
@@ -25,12 +25,13 @@ const EMPTY: Digest = [0; 32];
 pub struct Entry<'a> {
     /// Its bytes.
     pub name: &'a [u8],
-    /// Of what it names.
+    /// Kind of the inode that it names.
     pub kind: Kind,
     /// The lower 12 bits of `st_mode`.
     pub permissions: u16,
-    /// Of a file: by what it is listed. Of a directory: its digest. Of a symbolic link: the digest
-    /// of its target. Of a device: [`device`]. Of others: the digest of no bytes.
+    /// For a file: the digest by which it is listed. For a directory: its digest. For a symbolic
+    /// link: the digest of its target. For a device: [`device`]. For others: the digest of no
+    /// bytes.
     pub digest: Digest,
 }
 
@@ -225,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Those of docs/reference/digest.md.
+    /// The vectors are those of docs/reference/digest.md.
     #[test]
     fn the_test_vectors_hold() {
         assert_eq!(hex(&directory([])), "2d5a329df28e5f9ad1d03f9a90ebe66d1f6e072f50aab288841bdcfa04c65725");

@@ -13,11 +13,10 @@ use blake3::hazmat::{HasherExt, Mode, merge_subtrees_root};
 /// Bytes in a piece: a power of two, so that pieces are subtrees.
 pub const PIECE_BYTES: usize = 4 << 20;
 
-/// What [`blake3::derive_key`] derives the key of sparse digests from.
+/// Context from which [`blake3::derive_key`] derives the key of sparse digests.
 const SPARSE_CONTEXT: &str = "weft 2026-11 sparse file";
 
-/// Whether the content's digest is wanted where a directory would list the sparse one, whatever it
-/// takes.
+/// Need for the content's digest where a directory would list the sparse one, whatever it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// It is.
@@ -26,18 +25,18 @@ pub enum Content {
     IfListed,
 }
 
-/// What a file's bytes give.
+/// The digests of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileDigest {
     /// BLAKE3 of the content; none if it was not wanted.
     pub content: Option<Digest>,
-    /// By what a directory lists the file.
+    /// The digest by which a directory lists the file.
     pub listed: Digest,
 }
 
-/// By what a directory lists a file of `size` bytes whose pieces are all in `values`: two or more,
-/// of subtrees of one size but for the last, which may be smaller. `has_zeros` tells whether any
-/// value of a piece is [`ZERO`].
+/// Returns the digest by which a directory lists a file of `size` bytes whose pieces are all in
+/// `values`: two or more, of subtrees of one size but for the last, which may be smaller.
+/// `has_zeros` is true if any value of a piece is [`ZERO`].
 pub fn listed(size: u64, values: &[Value], has_zeros: bool) -> Digest {
     if has_zeros { sparse(size, &merged(values)) } else { root(values) }
 }
@@ -51,13 +50,13 @@ pub struct FileHasher {
     piece: Hasher,
     filled: usize,
     all_zero: bool,
-    /// Of the pieces before; none once the content's digest is not wanted.
+    /// Subtrees of the pieces before; none once the content's digest is not wanted.
     content: Option<Subtrees>,
     sparse: Subtrees,
 }
 
 impl FileHasher {
-    /// For a file of which nothing is known yet.
+    /// Makes a hasher of a file of which nothing is known yet.
     pub fn new(wanted: Content) -> FileHasher {
         FileHasher {
             wanted,
@@ -105,7 +104,7 @@ impl FileHasher {
         }
     }
 
-    /// So many whole pieces of zeros follow, and then more.
+    /// Adds `pieces` whole pieces of zeros, after which more follows.
     fn zero_pieces(&mut self, pieces: u64) {
         if self.filled > 0 {
             self.end_piece();
@@ -162,12 +161,12 @@ impl FileHasher {
     }
 }
 
-/// What hashes piece `index`.
+/// Returns the hasher of piece `index`.
 fn piece_at(index: u64) -> Hasher {
     at(index * PIECE_BYTES as u64)
 }
 
-/// Whether `bytes` are all zeros.
+/// True if `bytes` are all zeros.
 pub fn is_zero(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<16>();
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
@@ -186,7 +185,7 @@ struct Subtrees {
     pieces: u64,
     /// All but the last, largest first.
     full: Vec<Value>,
-    /// With its height; it may have no right sibling.
+    /// The last one with its height; it may have no right sibling.
     last: Option<(Value, u32)>,
 }
 
@@ -214,7 +213,7 @@ impl Subtrees {
         }
     }
 
-    /// Of all pieces, as part of a larger tree.
+    /// Returns the value of all pieces, as part of a larger tree.
     fn value(&self) -> Value {
         let (last, _) = self.last.expect("there are pieces");
         self.full.iter().rev().fold(last, |right, left| merge(left, &right))

@@ -17,11 +17,11 @@ pub enum Kind {
     CharDevice,
     /// Block device.
     BlockDevice,
-    /// Transformation link: whoever uses it sees a regular file, whose content is computed.
+    /// Transformation link: its users see a regular file, whose content is computed.
     Transformation,
 }
 
-/// What `S_IFMT` bits say of a transformation link in a database. No system has a kind of file with
+/// The `S_IFMT` bits of a transformation link in a database. No system has a kind of file with
 /// these.
 const TRANSFORMATION_BITS: u32 = 0o130_000;
 

@@ -1,4 +1,4 @@
-//! What the blocks of a file hash to, and the values of their parts.
+//! The hashes of the blocks of a file, and the values of their parts.
 
 use crate::tree::{Value, ZERO, at, merged, root, value};
 use crate::{Digest, digest, is_zero};
@@ -22,7 +22,7 @@ pub struct Parts {
     values: Vec<Value>,
 }
 
-/// What a block hashes to.
+/// The hashes of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashed {
     /// Its value, at its place in the file; [`ZERO`] if all of it is zeros.
@@ -30,7 +30,7 @@ pub struct Hashed {
     /// BLAKE3 of its bytes, the digest of a file that has no others; none unless it stands at the
     /// beginning.
     pub alone: Option<Digest>,
-    /// What verifies its parts.
+    /// The values that verify its parts.
     pub parts: Parts,
 }
 
@@ -74,8 +74,7 @@ impl Hashed {
 }
 
 impl Parts {
-    /// From what [`Parts::as_bytes`] gave. None if that is not of bytes of this value at
-    /// `position`.
+    /// Parses the bytes of [`Parts::as_bytes`]. None if they are not of this value at `position`.
     pub fn from_bytes(bytes: &[u8], value: &Value, position: u64) -> Option<Parts> {
         let (values, rest) = bytes.as_chunks::<VALUE_BYTES>();
         let whole = rest.is_empty() && values.len() > 1 && merged(values) == *value;
@@ -87,12 +86,12 @@ impl Parts {
         self.values.as_flattened()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Whether `bytes` are those of part `index`.
+    /// True if `bytes` are those of part `index`.
     pub fn verify(&self, index: usize, bytes: &[u8]) -> bool {
         let position = self.position.saturating_add((index * PART_BYTES) as u64);
         let fits = (1..=PART_BYTES).contains(&bytes.len());

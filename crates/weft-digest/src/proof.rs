@@ -10,7 +10,7 @@ use crate::{Digest, Kind};
 /// More levels than bits in a name and its end there cannot be.
 pub const SIBLINGS_MAX: usize = 256 * 8;
 
-/// On which side of the way a hash lies.
+/// The side of the path on which a hash lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Left of it.
@@ -22,7 +22,7 @@ pub enum Side {
 /// A hash beside the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sibling {
-    /// Where it lies.
+    /// Its side of the path.
     pub side: Side,
     /// The tree of all entries there.
     pub digest: Digest,
@@ -33,7 +33,7 @@ pub struct Sibling {
 pub struct Step {
     /// The entry's.
     pub name: Vec<u8>,
-    /// Of what it names.
+    /// Kind of the inode that it names.
     pub kind: Kind,
     /// The lower 12 bits of `st_mode`.
     pub permissions: u16,
@@ -43,17 +43,18 @@ pub struct Step {
     pub siblings: Vec<Sibling>,
 }
 
-/// That `steps`, one after another, lead to what has the digest `digest`.
+/// A proof that `steps`, one after another, lead to an inode with the digest `digest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// From the first directory down.
+    /// Steps from the first directory down.
     pub steps: Vec<Step>,
-    /// As an [`Entry`] has it.
+    /// Digest as an [`Entry`] has it.
     pub digest: Digest,
 }
 
 impl Step {
-    /// From the directory with these entries to the one with `name`. None if there is none.
+    /// Makes the step from the directory with these entries to the entry `name`. None if there is
+    /// none.
     pub fn new<'a>(entries: impl IntoIterator<Item = Entry<'a>>, name: &[u8]) -> Option<Step> {
         let hasher = DirectoryHasher::new();
         let mut found = None;

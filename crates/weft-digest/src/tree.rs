@@ -8,7 +8,7 @@ use crate::Digest;
 use blake3::Hasher;
 use blake3::hazmat::{HasherExt, Mode, max_subtree_len, merge_subtrees_non_root, merge_subtrees_root};
 
-/// Of a subtree.
+/// The value of a subtree.
 pub type Value = [u8; 32];
 
 /// Stands for a subtree of zeros.
@@ -23,7 +23,7 @@ pub fn value(position: u64, bytes: &[u8]) -> Option<Value> {
     is_one.then(|| at(position).update(bytes).finalize_non_root())
 }
 
-/// What hashes a subtree at `position`, a multiple of a chunk.
+/// Returns the hasher of a subtree at `position`, a multiple of a chunk.
 pub(crate) fn at(position: u64) -> Hasher {
     let mut hasher = Hasher::new();
     hasher.set_input_offset(position);

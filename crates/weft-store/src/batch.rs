@@ -15,7 +15,7 @@ use weft_digest::{Digest, Hashed, Parts, Value};
 pub struct Batch {
     /// The commit's number: one more than the last.
     pub commit: CommitNo,
-    /// When it was made.
+    /// Time at which the commit was made.
     pub time: Timestamp,
     /// Counters as they are after it.
     pub counters: Counters,
@@ -82,11 +82,11 @@ pub struct NewBlock {
     pub bytes: Rope,
     /// The byte of the file at which it stands.
     pub base: u64,
-    /// What its bytes hash to there.
+    /// Hash of its bytes at that position.
     pub value: Value,
     /// The digest of a file that consists of it, if it stands at the beginning.
     pub alone: Option<Digest>,
-    /// What verifies parts of them.
+    /// Data that verifies parts of its bytes.
     pub parts: Parts,
 }
 
@@ -100,10 +100,9 @@ impl NewBlock {
         NewBlock { id, owner, bytes, base, value, alone, parts }
     }
 
-    /// What names it once its bytes lie at `place`.
+    /// Returns the reference to it, once its bytes lie at `place`.
     ///
-    /// # Panics
-    /// If it is longer than a block can be.
+    /// # Panics If it is longer than a block can be.
     pub fn at(&self, place: Place) -> BlockRef {
         let length = u32::try_from(self.bytes.len()).expect("a block has 4 MiB at most");
         BlockRef { id: self.id, length, base: self.base, value: self.value, place }

@@ -1,13 +1,14 @@
 //! Digests of files and directories, kept with each commit.
 //!
 //! A commit tells which files and names it changes; the digests of those files, of the directories
-//! above them and of the root follow, each once however often it changed. What a change must not
-//! read again is kept in rows: values of a large file's subtrees ([`file`]), hashes of entries and
-//! of what begins alike in a large directory ([`directory`]). Knows rows and not the engine that
-//! keeps them: an engine answers [`DigestRows`] inside the transaction of the commit.
+//! above them and of the root follow, each once however often it changed. Data that a change must
+//! not read again is stored in rows: values of a large file's subtrees ([`file`]), hashes of
+//! entries and of names that begin alike in a large directory ([`directory`]). Knows rows and not
+//! the engine that keeps them: an engine answers [`DigestRows`] inside the transaction of the
+//! commit.
 //!
-//! A file of which a part is damaged has no digest once it changes, nor have its entries and the
-//! directories above it: until the damage is mended, nothing tells what they would be.
+//! A file with a damaged part has no digest once it changes, nor have its entries and the
+//! directories above it: until the damage is mended, their digests are unknown.
 //!
 //! Definition: docs/reference/digest.md. Rows: docs/reference/format.md.
 
@@ -30,7 +31,7 @@ use std::ops::Range;
 use weft_block::Block;
 use weft_digest::{Digest, Kind};
 
-/// What digests need to know of an inode.
+/// The attributes of an inode that digests are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
     pub(crate) kind: Kind,
@@ -38,7 +39,7 @@ pub(crate) struct Inode {
     pub(crate) size: u64,
     /// The directory that holds this directory.
     pub(crate) parent: Ino,
-    /// What is kept; none if it is not known.
+    /// The stored digest; none if it is not known.
     pub(crate) digest: Option<Digest>,
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn after(prefix: &[u8]) -> Option<Vec<u8>> {
 
 /// The rows of one transaction, as they are after all changes made so far.
 pub(crate) trait DigestRows {
-    /// None if there is none.
+    /// Returns an inode; none if there is none.
     fn inode(&self, ino: Ino) -> Result<Option<Inode>>;
     /// An inode that is about to be removed. May be none as well if nothing is kept for it but its
     /// digest.
@@ -70,7 +71,7 @@ pub(crate) trait DigestRows {
     /// names' bytes, with their hashes.
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>>;
 
-    /// What is kept of the entries of `parent` that begin with `prefix`.
+    /// Returns the stored branch of the entries of `parent` that begin with `prefix`.
     fn branch(&self, parent: Ino, prefix: &[u8]) -> Result<Option<Vec<u8>>>;
     /// Keeps that, or nothing any more.
     fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()>;
@@ -82,9 +83,9 @@ pub(crate) trait DigestRows {
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
     /// The bytes of a block, verified.
     fn bytes(&self, block: &BlockRef) -> Result<Block>;
-    /// What is kept of node `index` at `level` of a file's tree.
+    /// Returns the stored node `index` at `level` of a file's tree.
     fn node(&self, ino: Ino, level: u32, index: u64) -> Result<Option<Vec<u8>>>;
-    /// Which nodes of `level` are kept, of those in `range`, in their order.
+    /// Returns the indices of stored nodes of `level` in `range`, in their order.
     fn nodes(&self, ino: Ino, level: u32, range: Range<u64>) -> Result<Vec<u64>>;
     /// Keeps that, or nothing any more.
     fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()>;

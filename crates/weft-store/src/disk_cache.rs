@@ -22,7 +22,7 @@ use weft_digest::{Value, ZERO};
 /// Bytes of blocks that wait to be written, at most.
 const WAITING_BYTES: usize = 16 << 20;
 
-/// Where a cache is, and how much it may take.
+/// Place and maximum size of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskCacheOptions {
     /// The directory; one of several volumes is fine. It is made if there is none.
@@ -31,7 +31,7 @@ pub struct DiskCacheOptions {
     pub bytes: u64,
 }
 
-/// What became of a cache since the mount.
+/// Counters of a cache since the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DiskCacheStats {
     /// Blocks that were found.
@@ -42,7 +42,7 @@ pub struct DiskCacheStats {
     pub blocks: u64,
     /// Blocks that it has room for.
     pub blocks_max: u64,
-    /// Why nothing more is written into it, if that is so.
+    /// The reason that nothing more is written into it, if so.
     pub failure: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl DiskCache {
         DiskCache { shared, sender: Some(sender), writer: writer.ok() }
     }
 
-    /// Whether `block` is likely to be found.
+    /// True if `block` is likely to be found.
     pub fn has(&self, block: &BlockRef) -> bool {
         self.shared.slots.as_ref().is_some_and(|slots| slots.has(&block.value))
     }

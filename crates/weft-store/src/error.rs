@@ -1,4 +1,4 @@
-//! What can go wrong below the file system, named for what the caller should do about it.
+//! Errors below the file system, named for the caller's duty.
 
 use crate::sqlite::InUse;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the caller should do about an [`Error`].
+/// The caller's duty after an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Another transaction was in the way: try again.
@@ -17,7 +17,7 @@ pub enum ErrorKind {
     Unavailable,
     /// No space: free some, then try again.
     Full,
-    /// What was read is not what was written: report it; do not use it.
+    /// The bytes read are not those that were written: report it; do not use them.
     Corrupt,
     /// Another daemon holds the volume.
     Locked,
@@ -33,29 +33,29 @@ pub enum Error {
     /// A file of the volume could not be read or written.
     #[error("{what} {}: {source}", path.display())]
     Io {
-        /// What was tried, such as "cannot append to".
+        /// The action that was tried, such as "cannot append to".
         what: &'static str,
-        /// On which file.
+        /// The file concerned.
         path: PathBuf,
-        /// Why it failed.
+        /// The reason for the failure.
         source: std::io::Error,
     },
     /// The database refused a statement.
     #[error("{what}: {}", in_words(source))]
     Sqlite {
-        /// What was tried.
+        /// The action that was tried.
         what: &'static str,
-        /// Why it failed.
+        /// The reason for the failure.
         source: rusqlite::Error,
     },
     /// The server refused a statement, or went away.
     #[error("{what}: {server}: {}", full(source))]
     Postgres {
-        /// What was tried.
+        /// The action that was tried.
         what: &'static str,
         /// Words for the server and its database.
         server: Arc<str>,
-        /// Why it failed.
+        /// The reason for the failure.
         source: tokio_postgres::Error,
     },
     /// The connection broke while a commit was on its way, which has not happened so far.
@@ -97,7 +97,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the caller should do.
+    /// Returns the caller's duty.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Io { source, .. } => io_kind(source),
@@ -125,8 +125,8 @@ impl Error {
         matches!(source.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
     }
 
-    /// Whether a commit that failed so may have happened all the same, or may happen yet: who was
-    /// asked for it did not say what became of it.
+    /// True if a commit that failed with this error is in doubt: it may have happened, or may
+    /// happen yet, as the database did not report its outcome.
     pub fn leaves_doubt(&self) -> bool {
         match self {
             Error::Interrupted | Error::Unconfirmed | Error::Unheard(_) => true,
@@ -160,7 +160,7 @@ fn in_words(error: &rusqlite::Error) -> String {
     error.to_string()
 }
 
-/// Tells if the index of the write-ahead log could not grow. SQLite calls it an I/O error: of all
+/// True if the index of the write-ahead log could not grow. SQLite calls it an I/O error: of all
 /// that it writes, this alone has no code of its own for a full disk (unixShmMap in os_unix.c).
 fn is_index_full(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|code| code.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
@@ -190,7 +190,7 @@ fn sqlite_kind(error: &rusqlite::Error) -> ErrorKind {
     }
 }
 
-/// What the server said, with its detail.
+/// Returns the server's message, with its detail.
 fn full(error: &tokio_postgres::Error) -> String {
     let Some(said) = error.as_db_error() else {
         let source = std::error::Error::source(error).map(|source| format!(": {source}"));
@@ -210,7 +210,7 @@ pub(crate) fn tells_the_end(error: &tokio_postgres::Error) -> bool {
     })
 }
 
-/// By the classes of SQLSTATE (PostgreSQL documentation, "PostgreSQL Error Codes").
+/// Sorts errors by the classes of SQLSTATE (PostgreSQL documentation, "PostgreSQL Error Codes").
 fn postgres_kind(error: &tokio_postgres::Error) -> ErrorKind {
     let Some(code) = error.code() else {
         // What the server never said: a connection that broke or was refused; or a value that did

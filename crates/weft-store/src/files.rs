@@ -2,8 +2,8 @@
 //! them.
 //!
 //! No symbolic link is followed, on the way to the file neither (paths of a volume's files have
-//! none): whoever may write into a directory there could put one into it. A pipe is not waited for,
-//! a device is not touched. New files are their owner's alone.
+//! none): a user who may write into a directory there could put one into it. A pipe is not waited
+//! for, a device is not touched. New files are their owner's alone.
 
 use crate::error::Error;
 use rustix::fs::{

@@ -1,8 +1,8 @@
-//! What a check looks for, and what it finds.
+//! Options and findings of a check.
 
 use std::fmt;
 
-/// Whether to put right what can be.
+/// The repairs that a check makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
     /// Only look; nothing is changed.
@@ -13,27 +13,27 @@ pub enum Repair {
     Discard,
 }
 
-/// What to check.
+/// Options of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
-    /// Whether to put right what can be.
+    /// The repairs to make.
     pub repair: Repair,
     /// Read every block, and compare it with its digest.
     pub read_data: bool,
 }
 
-/// How far a check or a conversion is.
+/// Progress of a check or a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done now.
+    /// The current step.
     pub step: &'static str,
-    /// How much of it is done.
+    /// Units of it that are done.
     pub done: u64,
-    /// How much there is of it.
+    /// Units of it in all.
     pub total: u64,
 }
 
-/// How a finding stands.
+/// The state of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Worth knowing, and no damage.
@@ -53,9 +53,9 @@ pub struct Finding {
     /// The file or directory it is about; none for the volume as a whole. Bytes, as names are; an
     /// inode that no name leads to is `#` and its number.
     pub path: Option<Vec<u8>>,
-    /// What is wrong.
+    /// Words for the problem.
     pub what: String,
-    /// Whether that is damage, and whether it was repaired.
+    /// Damage or not, and repaired or not.
     pub outcome: Outcome,
 }
 
@@ -66,12 +66,13 @@ impl Finding {
         self.what.starts_with("bytes ") && self.what.contains(" are damaged")
     }
 
-    /// Stands for `count` findings beyond those of the same kind that are told.
+    /// Stands for `count` findings beyond those of the same kind that are reported.
     pub(crate) fn more(count: usize, outcome: Outcome) -> Finding {
         Finding { path: None, what: format!("and {count} more of the same kind"), outcome }
     }
 
-    /// Stands for `count` damaged ranges of a file, up to byte `end`, beyond those that are told.
+    /// Stands for `count` damaged ranges of a file, up to byte `end`, beyond those that are
+    /// reported.
     pub(crate) fn more_bytes(count: usize, end: i64) -> Finding {
         let last = end - 1;
         let what = format!("bytes in {count} more places are damaged, the last of them byte {last}");

@@ -1,4 +1,4 @@
-//! Where a volume is, whatever keeps it.
+//! The location of a volume, in files or in PostgreSQL.
 
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a volume is.
+/// The location of a volume.
 #[derive(Clone, Debug)]
 pub enum Location {
     /// In files.
@@ -26,19 +26,19 @@ pub enum Location {
 pub struct Opened {
     /// Its rows and blocks.
     pub store: Arc<dyn Store>,
-    /// Where its files are, if it lies in files.
+    /// Its files, if it lies in files.
     pub layout: Option<Layout>,
     /// Its intent log, if that is no file.
     pub intents: Option<Intents>,
     /// Copies of what was given up to open it.
     pub set_aside: Vec<PathBuf>,
-    /// What was found to be lost, and is gone on without, as asked for.
+    /// Losses that were found and accepted, as the caller asked for.
     pub given_up: Vec<String>,
 }
 
 impl Location {
-    /// What a user's word for a volume means: a URL of PostgreSQL, or else a path. `Unusable` for a
-    /// URL that makes no sense.
+    /// Parses a location as the user writes it: a URL of PostgreSQL, or else a path. `Unusable` for
+    /// a URL that makes no sense.
     pub fn parse(named: &Path) -> Result<Location> {
         match named.to_str() {
             Some(text) if is_address(text) => Ok(Location::Postgres(Box::new(Address::parse(text)?))),
@@ -67,12 +67,13 @@ impl Location {
         self.open_by(options, sqlite::open_with)
     }
 
-    /// As [`Location::open`], for nothing but reading: also where nothing can be written.
+    /// Opens the volume as [`Location::open`] does, for nothing but reading: also where nothing can
+    /// be written.
     pub fn open_to_read(&self, options: OpenOptions) -> Result<Opened> {
         self.open_by(options, sqlite::open_to_read)
     }
 
-    /// Tells, in a line for the user, how a volume is read (or checked) that lies where nothing can
+    /// Says, in a line for the user, how a volume is read (or checked) that lies where nothing can
     /// be written.
     pub fn note(&self, is_checked: bool) -> Option<String> {
         sqlite::note(self.path()?, is_checked)
@@ -101,7 +102,7 @@ impl Location {
         })
     }
 
-    /// What a volume says of itself, held or not: as of its last commit.
+    /// Reads the header of a volume, held or not, as of its last commit.
     pub fn header(&self) -> Result<Header> {
         match self {
             Location::Files(path) => sqlite::header(path),
@@ -109,8 +110,8 @@ impl Location {
         }
     }
 
-    /// Tells what its intent log has of a volume that nobody holds, as [`sqlite::waiting`] and
-    /// [`postgres::waiting`] do.
+    /// Reports the operations in the intent log of a volume that nobody holds, as
+    /// [`sqlite::waiting`] and [`postgres::waiting`] do.
     pub fn waiting(&self) -> Result<Waiting> {
         match self {
             Location::Files(path) => sqlite::waiting(path),
@@ -126,7 +127,7 @@ impl Location {
         }
     }
 
-    /// Brings what can be read of a broken volume into a new one, as [`sqlite::salvage`] does.
+    /// Copies the readable parts of a broken volume into a new one, as [`sqlite::salvage`] does.
     pub fn salvage(
         &self,
         new: &Location,

@@ -1,12 +1,12 @@
 //! The intent log: a preallocated file to which an fsync appends the operations since the last
 //! commit.
 //!
-//! It knows operations only as numbered bytes. Whoever appended syncs after, perhaps while the next
-//! appends: a [`Sync`] makes durable what was appended before it began, and tells of any write that
-//! failed since it was last used or made, whoever began that write. The file has two halves; a
-//! commit in flight retires one while fsyncs go on in the other ([`IntentLog::switch`]).
+//! It knows operations only as numbered bytes. A thread that has appended syncs after, perhaps
+//! while the next appends: a [`Sync`] makes durable what was appended before it began, and reports
+//! any write that failed since it was last used or made, even one begun elsewhere. The file has two
+//! halves; a commit in flight retires one while fsyncs go on in the other ([`IntentLog::switch`]).
 //!
-//! A log and a database belong together: `file` writes, `judge` tells what a mount finds, by
+//! A log and a database belong together: `file` writes, `judge` decides what a mount finds, by
 //! records that `scan` reads sector by sector (`sector`) and a header that names the last mounts
 //! (`slot`). docs/reference/format.md has the layout.
 
@@ -72,7 +72,7 @@ impl From<IntentLog> for OperationLog {
 }
 
 impl OperationLog {
-    /// Whether what is appended, and not synced, survives the end of this process.
+    /// True if appended operations survive the end of this process before they are synced.
     pub fn outlives_process(&self) -> bool {
         matches!(self, OperationLog::File(_))
     }
@@ -102,7 +102,7 @@ impl OperationLog {
         }
     }
 
-    /// Copies a log of which a part is about to be given up beside itself. Tells where the copy is.
+    /// Copies a log beside itself before a part of it is given up. Returns the path of the copy.
     pub fn set_aside(&self) -> Result<Option<String>> {
         match self {
             OperationLog::File(log) => Ok(log.set_aside()?.map(|path| path.display().to_string())),
@@ -110,8 +110,8 @@ impl OperationLog {
         }
     }
 
-    /// Reads what the last commit, of `epoch`, could not store; it comes before the records. `Lost`
-    /// if it is damaged, unless that is accepted.
+    /// Reads the records that the last commit, of `epoch`, could not store; they come before the
+    /// others. `Lost` if they are damaged, unless that is accepted.
     pub fn carried(&self, epoch: u64) -> Result<Vec<Record>> {
         match self {
             OperationLog::File(log) => Ok(log.carried().to_vec()),
@@ -201,8 +201,8 @@ impl OperationLog {
         }
     }
 
-    /// Keeps what the commit that `batch` makes will lack: durably before it, or with it. False if
-    /// there is no place for such.
+    /// Stores the bytes that the commit of `batch` will lack: durably before it, or with it. False
+    /// if there is no place for them.
     pub fn carry(&mut self, batch: &mut Batch, bytes: Vec<u8>) -> Result<bool> {
         match self {
             OperationLog::File(log) if !log.is_left() => {
@@ -233,7 +233,7 @@ impl OperationLog {
         }
     }
 
-    /// Whether so many bytes of operations can be appended.
+    /// True if `bytes` more of operations can be appended.
     pub fn fits(&self, bytes: usize) -> bool {
         match self {
             OperationLog::File(log) => log.fits(bytes),
@@ -241,7 +241,7 @@ impl OperationLog {
         }
     }
 
-    /// Whether the current half has anything in it.
+    /// True if the current half has anything in it.
     pub fn is_used(&self) -> bool {
         match self {
             OperationLog::File(log) => log.is_used(),
@@ -249,7 +249,7 @@ impl OperationLog {
         }
     }
 
-    /// Whether it is time for a commit.
+    /// True if it is time for a commit.
     pub fn is_half_full(&self) -> bool {
         match self {
             OperationLog::File(log) => log.is_half_full(),
@@ -268,7 +268,7 @@ impl OperationLog {
         }
     }
 
-    /// What makes appends durable.
+    /// Returns the handle that makes appends durable.
     pub fn syncer(&mut self) -> Result<LogSync> {
         Ok(match self {
             OperationLog::File(log) => LogSync::File(log.syncer()?),

@@ -78,7 +78,7 @@ impl MemoryStore {
         *self.rows.write() = rows;
     }
 
-    /// How many blocks are kept.
+    /// Returns the number of stored blocks.
     pub fn block_count(&self) -> usize {
         self.rows.read().blocks.len()
     }

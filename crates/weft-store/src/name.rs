@@ -14,7 +14,7 @@ pub struct Name(SmallVec<[u8; BYTES_INLINE]>);
 /// nothing to follow.
 const BYTES_INLINE: usize = 24;
 
-/// Why some bytes are not a [`Name`].
+/// Reasons that some bytes are not a [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
     /// No bytes, or `.` or `..`.

@@ -1,5 +1,5 @@
-//! The way to a file or directory by its path, which root goes with care: whoever can write into a
-//! directory on it could lead root to what is somebody else's.
+//! The walk to a file or directory by its path, which root does with care: a user who can write
+//! into a directory on it could lead root to another user's file.
 
 use crate::error::{Error, Result};
 use crate::user::User;
@@ -33,7 +33,7 @@ pub struct PathWalk {
 }
 
 impl PathWalk {
-    /// The way to what lies at `path`, gone step by step, so that all that is told is of one way.
+    /// Walks to `path` step by step, so that all answers are of one walk.
     ///
     /// # Errors
     /// Those of path_resolution(7).
@@ -123,8 +123,8 @@ impl PathWalk {
     }
 }
 
-/// Looks into `directory`; if root is not let, as its daemon is not, with the rights of whoever the
-/// directory belongs to.
+/// Looks into `directory`; if root is not let, as its daemon is not, with the rights of the
+/// directory's owner.
 fn look_in<T>(directory: &OwnedFd, look: impl Fn() -> rustix::io::Result<T>) -> io::Result<T> {
     match look() {
         Err(Errno::ACCESS) if geteuid().is_root() => {
@@ -153,8 +153,8 @@ fn path_of(directory: &OwnedFd) -> io::Result<PathBuf> {
     Ok(OsString::from_vec(told.into_bytes()).into())
 }
 
-/// Who, other than root, can put something else in the place of what lies at `path`, which has no
-/// symbolic links, and in which directory on the way.
+/// Returns the user or group, other than root, that can replace the file at `path`, and the
+/// directory on the way in which it can. `path` has no symbolic links.
 pub(crate) fn replacer(path: &Path) -> Option<(&Path, String)> {
     path.ancestors().skip(1).find_map(|directory| Some((directory, anothers(directory)?)))
 }

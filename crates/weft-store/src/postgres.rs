@@ -1,8 +1,8 @@
 //! The store in a PostgreSQL database: metadata and blocks as rows, over its wire protocol.
 //!
 //! One daemon at a time holds a volume, by a lease that is a row (see `lease`). One connection
-//! commits; a few read, made when they are needed. A server that goes away makes whoever needs it
-//! wait; what cannot go on after that is told as `Unavailable`. The SQL is the part that engines of
+//! commits; a few read, made when they are needed. If the server goes away, operations wait for it;
+//! those that cannot go on after that fail with `Unavailable`. The SQL is the part that engines of
 //! the same protocol share (see `statements`). `docs/reference/format.md` says what lies where.
 
 mod address;
@@ -89,22 +89,22 @@ pub struct PostgresStore {
     zeros: Arc<ZeroValues>,
     prefetcher: Prefetcher,
     disk_cache: Option<DiskCache>,
-    /// Why the volume is lost to this process, if it is.
+    /// The reason that the volume is lost to this process, if it is.
     lost: Mutex<Option<Lost>>,
-    /// Whether there may be rows of the intent log.
+    /// True if there may be rows of the intent log.
     has_intents: AtomicBool,
     /// True if a commit may have left what it could not store.
     has_carried: AtomicBool,
     connector: Connector,
-    /// What to do where operations that were synced are lost.
+    /// The action to take where synced operations are lost.
     loss: crate::log::Loss,
-    /// How long to wait for a server that has gone.
+    /// Time to wait for a server that has gone.
     patience: Duration,
     /// Ended last: nobody else may have the volume before all is done.
     lease: Lease,
 }
 
-/// Why a volume is lost, and what kind of error that is.
+/// The reason that a volume is lost, and the kind of error.
 struct Lost {
     why: String,
     as_error: fn(String) -> Error,
@@ -122,7 +122,7 @@ impl PostgresStore {
         Intents::new(self.clone())
     }
 
-    /// How many blocks the database holds.
+    /// Returns the number of blocks in the database.
     pub fn block_count(&self) -> Result<u64> {
         self.read(Class::Blocks, |connection| {
             let rows = connection.query("cannot count", statements::BLOCK_COUNT, Vec::new())?;

@@ -1,8 +1,8 @@
-//! How often a store waited for a server, by what it asked for.
+//! Counts of the round trips of a store to its server, by the kind of rows asked for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What is asked for.
+/// The kind of rows asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Inodes,
@@ -28,9 +28,9 @@ pub struct RoundTrips {
     pub xattrs: u64,
     /// For blocks.
     pub blocks: u64,
-    /// For digests that somebody asked for.
+    /// For digests that were asked for.
     pub digests: u64,
-    /// For commits, with all that they need to know.
+    /// For commits, with all that they need to read.
     pub commits: u64,
     /// For the lease, and to connect.
     pub lease: u64,

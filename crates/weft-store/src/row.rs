@@ -1,4 +1,4 @@
-//! What the rows of a volume say, as types.
+//! The rows of a volume, as types.
 
 use crate::Name;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -55,7 +55,7 @@ pub type Generation = u32;
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// From seconds and nanoseconds, clamped to the representable span.
+    /// Makes a time from seconds and nanoseconds, clamped to the representable span.
     pub fn from_parts(seconds: i64, nanoseconds: u32) -> Timestamp {
         Timestamp(seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(nanoseconds)))
     }
@@ -154,7 +154,7 @@ pub struct NameRow {
     pub parent: Ino,
     /// The name in it.
     pub name: Name,
-    /// What it names.
+    /// The inode that it names.
     pub ino: Ino,
     /// Kind of what it names.
     pub kind: Kind,
@@ -169,7 +169,7 @@ pub struct ListedRow {
     pub name: NameRow,
     /// The lower 12 bits of `st_mode` of what it names.
     pub permissions: u32,
-    /// By what the directory lists that; none where it is not kept.
+    /// Hash by which the directory lists the entry; none where it is not stored.
     pub digest: Option<Digest>,
 }
 
@@ -178,7 +178,7 @@ pub struct ListedRow {
 pub struct CommitRow {
     /// Number.
     pub number: CommitNo,
-    /// When it was made.
+    /// Time at which it was made.
     pub time: Timestamp,
     /// The last operation in it.
     pub op: OpNo,
@@ -189,14 +189,15 @@ pub struct CommitRow {
 }
 
 impl CommitRow {
-    /// By which the commit after it names it. None if it has no digest of its tree.
+    /// Returns the digest by which the commit after it names it. None if it has no digest of its
+    /// tree.
     pub fn digest(&self) -> Option<Digest> {
         let previous = self.previous.unwrap_or(ZERO);
         Some(weft_digest::commit(self.number.0, self.time.0, &self.root?, &previous))
     }
 }
 
-/// Where a block's bytes lie.
+/// The place of a block's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// In the database, in the row of the block.
@@ -223,14 +224,14 @@ pub struct BlockRef {
     pub length: u32,
     /// The byte at which it stood in the file that it was written for.
     pub base: u64,
-    /// What its bytes hash to there; [`ZERO`] if they are all zeros.
+    /// Hash of its bytes at that position; [`ZERO`] if they are all zeros.
     pub value: Value,
-    /// Where they are.
+    /// The place of its bytes.
     pub place: Place,
 }
 
 impl BlockRef {
-    /// Whether `bytes` are those that were written.
+    /// True if `bytes` are those that were written.
     pub fn verify(&self, bytes: &[u8]) -> bool {
         let holds = match self.value {
             ZERO => weft_digest::is_zero(bytes),

@@ -35,7 +35,8 @@ impl Misfit {
         Misfit { what, weight, remedy }
     }
 
-    /// What a check tells of it. `repair` is what was asked for, and was done where it can be.
+    /// Returns the finding that a check reports of it. `repair` is the requested one, which was
+    /// made where possible.
     pub(crate) fn finding(&self, repair: Repair) -> Finding {
         let outcome = match (self.weight, &self.remedy, repair) {
             (_, Some(_), Repair::Yes | Repair::Discard) => Outcome::Repaired,
@@ -71,7 +72,7 @@ pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// How two lists of columns differ, in words.
+/// Describes in words how two lists of columns differ.
 pub(crate) fn differing(expected: &[String], found: &[String]) -> String {
     let only = |these: &[String], others: &[String]| {
         let only = these.iter().filter(|column| !others.contains(column)).map(|column| format!("({column})"));

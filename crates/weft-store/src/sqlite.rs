@@ -107,13 +107,13 @@ use std::sync::atomic::Ordering;
 use weft_block::Block;
 use weft_digest::Digest;
 
-/// What becomes of the write-ahead log once the database has what it holds.
+/// Treatment of the write-ahead log once its content is in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settled {
     /// It stays as long as it is.
     Copied,
-    /// It is emptied if nobody reads it. The next commit is then not written over an older one, of
-    /// which a power cut may leave sectors that look like rot.
+    /// It is emptied if nobody reads it. The next commit then does not overwrite an older one: a
+    /// power cut may leave sectors of that, which look like rot.
     Emptied,
 }
 
@@ -141,7 +141,7 @@ pub struct SqliteStore {
     /// Closed last: the hold of the volume, and no other descriptor of the database may be closed
     /// while SQLite has it open (its POSIX locks would go).
     _hold: Option<open::Hold>,
-    /// By which all these are closed.
+    /// Rights by which all these are closed.
     rights_at_end: AtEnd,
 }
 

@@ -75,7 +75,7 @@ pub trait RowStore: Send + Sync {
     /// Inodes that no name leads to: what was unlinked while open when the daemon ended.
     fn orphans(&self) -> Result<Vec<Ino>>;
 
-    /// Those of [`RowStore::orphans`] that a name leads to: they are damaged, and no orphans.
+    /// Returns those of [`RowStore::orphans`] that a name leads to: they are damaged, and no orphans.
     fn misnamed(&self) -> Result<Vec<Ino>> {
         Ok(Vec::new())
     }
@@ -110,13 +110,12 @@ pub trait RowStore: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// Whether [`RowStore::prefetch`] would bring something. Asked after extents were.
+    /// True if [`RowStore::prefetch`] would bring something. Asked after extents were.
     fn wants_more(&self) -> bool {
         false
     }
 
-    /// Brings what readers are likely to ask for next, so that they need not wait for it: for a
-    /// thread that may.
+    /// Prefetches what readers are likely to ask for next: for a thread that may wait.
     fn prefetch(&self) -> Result<()> {
         Ok(())
     }
@@ -155,7 +154,7 @@ pub trait BlockStore: Send + Sync {
 
 /// Commits to a volume. Transactions run one at a time.
 pub trait CommitStore: Send + Sync {
-    /// Whether every commit is durable, whatever was asked for.
+    /// True if every commit is durable, whatever was asked for.
     fn are_commits_durable(&self) -> bool {
         false
     }
@@ -188,9 +187,9 @@ pub trait CommitStore: Send + Sync {
         Ok(Applied { blocks })
     }
 
-    /// Why nothing can be committed here any more, if that is so: another process has taken the
-    /// volume (`Held`), or it is not as this one left it, or its files were removed or moved
-    /// (`Unusable`).
+    /// Returns the reason that nothing can be committed here any more, if so: another process has
+    /// taken the volume (`Held`), or it is not as this one left it, or its files were removed or
+    /// moved (`Unusable`).
     fn lost(&self) -> Option<Error> {
         None
     }
@@ -198,17 +197,17 @@ pub trait CommitStore: Send + Sync {
 
 /// The place that a volume lies in, and what it costs.
 pub trait Maintenance: Send + Sync {
-    /// Whether reading rows means waiting for a server.
+    /// True if reading rows means waiting for a server.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// How often a server was waited for.
+    /// Returns the number of round trips to a server.
     fn round_trips(&self) -> RoundTrips {
         RoundTrips::default()
     }
 
-    /// What became of the cache of blocks on a local disk, if there is one.
+    /// Returns counters of the cache of blocks on a local disk, if there is one.
     fn disk_cache(&self) -> Option<DiskCacheStats> {
         None
     }
@@ -216,7 +215,7 @@ pub trait Maintenance: Send + Sync {
     /// Space of the place the volume lies in.
     fn space(&self) -> Result<Space>;
 
-    /// What was found since the last call that a person should know.
+    /// Returns notices for the user since the last call.
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
@@ -273,7 +272,7 @@ pub trait Transaction {
     fn commit(self: Box<Self>, batch: &Batch) -> Result<()>;
 }
 
-/// Whether a read may wait for a disk.
+/// Permission of a read to wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadMode {
     /// Answer only from memory.
@@ -282,7 +281,7 @@ pub enum ReadMode {
     Blocking,
 }
 
-/// Whether a commit must outlive a power cut when it returns. Either way commits survive only
+/// Requirement that a commit outlive a power cut once it returns. Either way commits survive only
 /// as a prefix: none without all before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -292,14 +291,14 @@ pub enum Durability {
     Durable,
 }
 
-/// What a successful `apply` tells.
+/// The result of a successful `apply`.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
     /// References to the batch's new blocks, in their order.
     pub blocks: Vec<BlockRef>,
 }
 
-/// What a volume says of itself.
+/// The header of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version of the format.
@@ -310,7 +309,7 @@ pub struct Header {
     pub options: VolumeOptions,
     /// The last commit.
     pub commit: CommitNo,
-    /// When the volume was made.
+    /// Time at which the volume was made.
     pub created: Timestamp,
     /// Counters as of the last commit.
     pub counters: Counters,
@@ -331,15 +330,15 @@ pub struct VolumeOptions {
     pub block_size: u32,
     /// Files up to this many bytes lie in their inode's row; at most `block_size`.
     pub inline_max: u32,
-    /// Where blocks lie.
+    /// The storage of blocks.
     pub home: BlockHome,
     /// Most bytes the volume may store (`EDQUOT` beyond), if limited.
     pub bytes_max: Option<u64>,
     /// Most inodes the volume may hold (`EDQUOT` beyond), if limited.
     pub inodes_max: Option<u64>,
-    /// Whether it keeps digests of files and directories.
+    /// True if it keeps digests of files and directories.
     pub digests: bool,
-    /// From which byte of a file on its blocks lie in a table of its own, where blocks lie in the
+    /// First byte of a file whose blocks lie in a table of the file's own, where blocks lie in the
     /// database of a server; none: all lie in one table.
     pub own_table_from: Option<u64>,
 }
@@ -384,7 +383,7 @@ impl Default for VolumeOptions {
     }
 }
 
-/// Where a volume's blocks lie.
+/// The storage of a volume's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockHome {
@@ -395,7 +394,7 @@ pub enum BlockHome {
 }
 
 impl BlockHome {
-    /// What a volume's row calls it.
+    /// Returns its name in the volume's row.
     pub(crate) fn name(self) -> &'static str {
         match self {
             BlockHome::Database => "database",

@@ -82,7 +82,8 @@ impl Sum {
         }
     }
 
-    /// What no column of a whole row holds: text and floating point, as damage leaves it.
+    /// Adds a value that no column of a whole row holds: text and floating point, as damage leaves
+    /// it.
     pub(crate) fn odd(mut self, kind: u8, bytes: &[u8]) -> Sum {
         self.kind(kind);
         self.bytes(bytes)
@@ -189,7 +190,8 @@ pub(crate) fn owned_block(owner: Ino, block: &BlockRef, refs: i64) -> i64 {
     add(sum, references(refs))
 }
 
-/// What so many references are in the sum of a block; what is added to it as they change.
+/// Returns the part of `count` references in the sum of a block, which is added to it as they
+/// change.
 pub(crate) fn references(count: i64) -> i64 {
     count.wrapping_mul(REFERENCE) & MASK
 }
@@ -199,12 +201,12 @@ pub(crate) fn xattr(ino: Ino, name: &[u8], value: &[u8], since: CommitNo) -> i64
     Sum::of("xattr").unsigned(ino.0).bytes(name).bytes(value).unsigned(since.0).end()
 }
 
-/// The sum of what is kept of names that begin alike.
+/// Returns the sum of a branch of names that begin alike.
 pub(crate) fn branch(parent: Ino, prefix: &[u8], children: &[u8]) -> i64 {
     Sum::of("branches").unsigned(parent.0).bytes(prefix).bytes(children).end()
 }
 
-/// The sum of what is kept of a file's subtree.
+/// Returns the sum of a node of a file's tree.
 pub(crate) fn node(ino: Ino, level: u32, index: u64, children: &[u8]) -> i64 {
     Sum::of("nodes").unsigned(ino.0).int(level.into()).unsigned(index).bytes(children).end()
 }
@@ -248,9 +250,9 @@ struct SipHash {
     v: [u64; 4],
     /// Bytes that do not fill a word yet, from the lowest on; zeros above.
     word: u64,
-    /// How many these are.
+    /// Number of these bytes.
     filled: u32,
-    /// How many came in all.
+    /// Number of bytes in all.
     length: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What an upgrade of a volume from an older format is to do, and what it did.
+//! The mode and the result of an upgrade of a volume from an older format.
 
 /// The upgrade itself, or a look at what it would take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,14 +9,14 @@ pub enum Upgrade {
     Now,
 }
 
-/// What an upgrade did, or would do.
+/// The result of an upgrade, done or to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Upgraded {
     /// The format before.
     pub from: u32,
     /// The format after.
     pub to: u32,
-    /// Rows of inodes, names and extents that are written anew.
+    /// Rows of inodes, names and extents that are rewritten.
     pub rows: u64,
     /// Free space that it may take meanwhile, where that can be told.
     pub bytes_needed: Option<u64>,

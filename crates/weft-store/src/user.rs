@@ -143,12 +143,12 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those that the thread has.
+    /// Returns the rights that the thread has.
     fn own() -> Rights {
         Rights { before: None, _of_this_thread: PhantomData }
     }
 
-    /// Those of `owner`, or the thread's own if there is none.
+    /// Takes the rights of `owner`, or the thread's own if there is none.
     ///
     /// # Errors
     /// As of [`User::take_files`].
@@ -183,7 +183,7 @@ impl AtEnd {
     /// Takes those of `user`, if any. Must be called by the `drop` of the value that this is the
     /// last field of, so that one thread takes them and gives them back.
     pub(crate) fn take(&mut self, user: Option<&User>) {
-        // Whoever cannot take them did not get here.
+        // A thread that cannot take them did not get here.
         self.0 = user.and_then(|user| user.switch().ok());
     }
 }

@@ -1,23 +1,23 @@
 //! Operations that were synced and that no commit has yet.
 
-/// What the intent log of a volume has that the volume's last commit has not.
+/// The operations in the intent log of a volume that the volume's last commit lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Operations that the next mount applies.
     pub operations: u64,
     /// True if bytes wait that were written over damaged blocks, which no commit could store.
     pub is_carried: bool,
-    /// What is lost of those that were synced, and what to do about it.
+    /// The loss of synced operations, if any, and what to do about it.
     pub lost: Option<String>,
 }
 
 impl Waiting {
-    /// Tells, in a line for the user, of operations that wait.
+    /// Reports, in a line for the user, the operations that wait.
     pub fn note(&self) -> Option<String> {
         Some(format!("{} in the intent log; a mount applies {}", self.wait()?, self.them()))
     }
 
-    /// Tells, as the end of a line about a volume that was repaired, of operations that wait.
+    /// Reports, as the end of a line about a volume that was repaired, the operations that wait.
     pub fn clause(&self) -> Option<String> {
         Some(format!("{} in the intent log, and a mount applies {} first", self.wait()?, self.them()))
     }

@@ -13,14 +13,14 @@ use weft_store::postgres::Address;
 
 /// A server, which ends with this program, however that ends.
 pub struct Cluster {
-    /// Where its socket is.
+    /// Directory of its socket.
     directory: tempfile::TempDir,
     /// True if its settings let a crash lose what it acknowledges, which addresses must say then.
     is_weak: bool,
     talk: Mutex<Talk>,
 }
 
-/// Whoever runs the server: it does what it reads, and says so.
+/// The process that runs the server: it does what it reads, and says so.
 struct Talk {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -52,7 +52,7 @@ impl Cluster {
         SHARED.get_or_init(|| Cluster::start("-c fsync=off"))
     }
 
-    /// Where its socket is.
+    /// Returns the directory of its socket.
     pub fn socket(&self) -> &Path {
         self.directory.path()
     }

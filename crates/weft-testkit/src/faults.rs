@@ -18,23 +18,23 @@ use weft_store::{
 /// its calls fail, but not to crash.
 pub struct CrashStore {
     live: Arc<dyn Store>,
-    /// For a store in memory: the durable image, then one after each eventual commit.
+    /// Images of a store in memory: the durable one, then one after each eventual commit.
     images: Mutex<Vec<MemoryStore>>,
     /// The store in memory, if it is one.
     memory: Option<Arc<MemoryStore>>,
-    /// Where operations are logged, if not in a file.
+    /// The log of operations, if not in a file.
     log: Option<LogOf>,
     faults: Mutex<Faults>,
     bytes_free: AtomicU64,
-    /// Done once the next commit is in the store, before whoever commits hears of it.
+    /// Done once the next commit is in the store, before the call returns.
     stored: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// What whoever makes the next commit is told, though it has happened.
+    /// The result that the next commit reports, though it has happened.
     doubt: Mutex<Option<InDoubt>>,
     /// A commit that the next reading of a block waits for.
     late: Mutex<Option<(Batch, Vec<NewBlock>)>>,
 }
 
-/// A commit that fails, as far as whoever makes it hears.
+/// A commit in doubt: its caller sees a failure.
 #[derive(Clone, Copy, Debug)]
 pub enum InDoubt {
     /// It has happened; a second try is worth while.
@@ -48,18 +48,18 @@ pub enum InDoubt {
 /// Opens the log of the volume.
 type LogOf = Box<dyn Fn() -> OperationLog + Send + Sync>;
 
-/// Which calls fail.
+/// The calls that fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Faults {
-    /// So many calls succeed first.
+    /// Number of calls that succeed first.
     pub after: u32,
-    /// So many fail then.
+    /// Number of calls that fail then.
     pub count: u32,
-    /// How.
+    /// The error that they return.
     pub kind: ErrorKind,
-    /// Which calls these are.
+    /// The calls concerned.
     pub calls: Calls,
-    /// How many have failed.
+    /// Number of calls that have failed.
     pub met: u32,
 }
 
@@ -68,12 +68,12 @@ pub struct Faults {
 pub enum Calls {
     /// Any but those that only look at the volume as a whole.
     All,
-    /// What a commit consists of.
+    /// The calls that make up a commit.
     Commits,
 }
 
 impl Faults {
-    /// None.
+    /// No faults.
     pub const NONE: Faults = Faults { after: 0, count: 0, kind: ErrorKind::Bug, calls: Calls::All, met: 0 };
 }
 
@@ -110,12 +110,12 @@ impl CrashStore {
         self.log.as_ref().map(|log| log())
     }
 
-    /// From now on these calls fail; tells which would have.
+    /// Makes these calls fail from now on; returns the faults set before.
     pub fn set_faults(&self, faults: Faults) -> Faults {
         std::mem::replace(&mut self.faults.lock(), faults)
     }
 
-    /// How many calls of the present faults have failed.
+    /// Returns the number of calls of the present faults that have failed.
     pub fn faults_met(&self) -> u32 {
         self.faults.lock().met
     }
@@ -133,17 +133,17 @@ impl CrashStore {
         *images = vec![image];
     }
 
-    /// From now on the place of the volume has room for `bytes` more, it says.
+    /// Has the store report room for `bytes` more at the place of the volume from now on.
     pub fn set_bytes_free(&self, bytes: u64) {
         self.bytes_free.store(bytes, Ordering::Relaxed);
     }
 
-    /// Does `work` once the next commit is in the store, before whoever commits hears of it.
+    /// Does `work` once the next commit is in the store, before the call returns.
     pub fn when_stored(&self, work: impl FnOnce() + Send + 'static) {
         *self.stored.lock() = Some(Box::new(work));
     }
 
-    /// The next commit fails, as far as whoever makes it hears.
+    /// Leaves the next commit in doubt: its caller sees a failure.
     pub fn leave_in_doubt(&self, doubt: InDoubt) {
         *self.doubt.lock() = Some(doubt);
     }
@@ -156,12 +156,12 @@ impl CrashStore {
         transaction.commit(&batch)
     }
 
-    /// How many blocks the store in memory keeps.
+    /// Returns the number of blocks in the store in memory.
     pub fn block_count(&self) -> usize {
         self.memory().block_count()
     }
 
-    /// Whether it keeps digests: a store in memory does not.
+    /// True if it keeps digests: a store in memory does not.
     pub fn keeps_digests(&self) -> bool {
         self.memory.is_none()
     }
@@ -302,7 +302,7 @@ struct CrashTransaction<'a> {
     store: &'a CrashStore,
     inner: Box<dyn Transaction + 'a>,
     durability: Durability,
-    /// What was put, if the commit may be late.
+    /// Blocks that were put, if the commit may be late.
     blocks: Vec<NewBlock>,
 }
 

@@ -38,7 +38,7 @@ pub struct Node {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// The directory that holds a directory.
     pub parent: NodeId,
-    /// How often it is held; it lives as long as it has links or is held.
+    /// Number of times that it is held; it lives as long as it has links or is held.
     pub holds: u64,
 }
 
@@ -80,7 +80,7 @@ fn node(kind: Kind, permissions: u32, parent: NodeId, time: Timestamp) -> Node {
 }
 
 impl Node {
-    /// Whether it has a name, is the root, or is held.
+    /// True if it has a name, is the root, or is held.
     pub fn is_live(&self) -> bool {
         self.nlink > 0 || self.holds > 0
     }
@@ -97,7 +97,7 @@ fn check(name: &[u8]) -> Result<()> {
 }
 
 impl Model {
-    /// Live nodes of which `wanted` holds.
+    /// Returns live nodes that are `wanted`.
     pub fn live(&self, wanted: impl Fn(&Node) -> bool) -> Vec<NodeId> {
         (0..self.nodes.len()).filter(|id| self.nodes[*id].is_live() && wanted(&self.nodes[*id])).collect()
     }
@@ -117,7 +117,7 @@ impl Model {
         self.nodes[directory].entries.get(name).copied().ok_or(ErrorKind::NotFound)
     }
 
-    /// Whether entries may be added to `directory`: not once it was removed.
+    /// Refuses new entries in `directory` once it was removed.
     fn may_add(&self, directory: NodeId) -> Result<()> {
         if self.nodes[directory].nlink == 0 { Err(ErrorKind::NotFound) } else { Ok(()) }
     }

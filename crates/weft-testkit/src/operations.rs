@@ -53,11 +53,11 @@ pub enum Step {
     },
     /// Calls of the store fail, after some that do not.
     Fail {
-        /// How many do not.
+        /// Number of calls that succeed.
         after: u32,
-        /// How many do.
+        /// Number of calls that fail.
         count: u32,
-        /// How.
+        /// The error that they return.
         kind: StoreErrorKind,
     },
 }

@@ -13,8 +13,8 @@ use weft_store::postgres::Address;
 
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// What a server says to whoever it lets in: AuthenticationOk, then ReadyForQuery outside of a
-/// transaction (PostgreSQL documentation, "Message Formats").
+/// Messages of a server to a client that it lets in: AuthenticationOk, then ReadyForQuery outside
+/// of a transaction (PostgreSQL documentation, "Message Formats").
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
 /// A pooler with a socket of its own.
@@ -29,7 +29,7 @@ struct Pool {
 }
 
 impl Pooler {
-    /// In front of `cluster`, with so many `sessions`, which take turns.
+    /// Puts a pooler in front of `cluster`, with so many `sessions`, which take turns.
     ///
     /// # Panics
     /// If the server lets nobody in.
@@ -50,7 +50,8 @@ impl Pooler {
         Pooler { directory }
     }
 
-    /// Where a volume is that is at `url` of the server itself.
+    /// Returns the address, by way of this socket, of the volume that is at `url` of the server
+    /// itself.
     ///
     /// # Panics
     /// If that is no URL of a volume.

@@ -1,5 +1,5 @@
-//! Stands between a store and its server, and breaks connections, or has commits refused, when it
-//! is told to.
+//! A proxy between a store and its server that breaks connections, or has commits refused, on
+//! request.
 
 mod messages;
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread;
 use weft_store::postgres::Address;
 
-/// What goes wrong.
+/// The fault to inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Break {
     /// Nothing.
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Proxy {
-    /// In front of `cluster`.
+    /// Puts a proxy in front of `cluster`.
     pub fn new(cluster: &Cluster) -> Proxy {
         let directory = tempfile::tempdir().expect("a directory");
         let listener = UnixListener::bind(directory.path().join(SOCKET)).expect("bound");
@@ -58,19 +58,20 @@ impl Proxy {
         Proxy { directory, state }
     }
 
-    /// Where a volume is that is at `url` of the server itself.
+    /// Returns the address, by way of this socket, of the volume that is at `url` of the server
+    /// itself.
     pub fn address(&self, url: &str) -> Address {
         let options = url.rsplit_once('?').expect("a schema is named").1;
         let host = self.directory.path().display().to_string().replace('/', "%2F");
         Address::parse(&format!("postgres://postgres@{host}/postgres?{options}")).expect("an address")
     }
 
-    /// From now on this goes wrong, once.
+    /// Injects this fault once from now on.
     pub fn set(&self, when: Break) {
         self.state.lock().when = when;
     }
 
-    /// How often something went wrong.
+    /// Returns the number of faults so far.
     pub fn broken(&self) -> u32 {
         self.state.lock().broken
     }
@@ -78,7 +79,7 @@ impl Proxy {
 
 const SOCKET: &str = ".s.PGSQL.5432";
 
-/// What the server says when it has committed (PostgreSQL documentation, "Message Formats",
+/// Message of the server when it has committed (PostgreSQL documentation, "Message Formats",
 /// CommandComplete).
 const COMMITTED: &[u8] = b"C\0\0\0\x0bCOMMIT\0";
 

@@ -21,7 +21,7 @@ const SECTOR: usize = 512;
 /// Block size of the volumes driven.
 pub const BLOCK_BYTES: u32 = 4096;
 
-/// What a driven volume has to do with.
+/// The log and the memory that a driven volume has.
 #[derive(Clone, Copy, Debug)]
 pub struct Means {
     /// Size of its intent log; none without one.
@@ -51,8 +51,7 @@ pub struct Driver {
     means: Means,
     model: Model,
     inos: HashMap<NodeId, Ino>,
-    /// The models of which one must hold after each operation that changed something, by its
-    /// number.
+    /// Models after each operation that changed something, by its number; one of them must hold.
     past: Vec<(OpNo, Vec<Model>)>,
     /// The last operation that a sync covered.
     synced: OpNo,
@@ -137,12 +136,12 @@ impl Driver {
         }
     }
 
-    /// From now on these calls of the store fail.
+    /// Makes these calls of the store fail from now on.
     pub fn fail(&self, faults: Faults) {
         self.store.set_faults(faults);
     }
 
-    /// Whether calls that were to fail have done so, some at least.
+    /// True if some calls that were to fail have done so.
     pub fn has_failed(&self) -> bool {
         self.store.faults_met() > 0
     }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const PLACE: usize = 4096;
 
-/// One whose arenas may take all of its memory.
+/// Makes a pool whose arenas may take all of its memory.
 fn pool(places_max: usize) -> Pool {
     Pool::new(
         PLACE,
@@ -97,8 +97,8 @@ fn nobody_who_is_given_an_arena_changes_it() {
     let (arena, _) = pool.find(&block).expect("it lies there");
     let reader = arena.reader().unwrap();
     assert!(rustix::io::write(&reader, b"x").is_err() && ftruncate(&reader, 0).is_err());
-    // Even whoever may open it for writing: this process does here, as would another of the same
-    // user, or the super-user.
+    // Not even a process that may open it for writing: this one does here, as would another of
+    // the same user, or the super-user.
     rustix::fs::fchmod(&reader, rustix::fs::Mode::from(0o666)).unwrap();
     let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
     let writer = File::options().read(true).write(true).open(path).unwrap();
@@ -118,7 +118,7 @@ enum Step {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
 
-    /// Whatever comes and goes, no block reads as another one, and the budget holds.
+    /// No block reads as another one, whatever comes and goes, and the budget holds.
     #[test]
     fn blocks_keep_their_bytes(steps in proptest::collection::vec(prop_oneof![
         3 => (any::<u8>(), 0usize..5).prop_map(|(byte, more)| Step::Add(byte, more)),

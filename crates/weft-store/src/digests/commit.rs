@@ -11,13 +11,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use weft_digest::{Digest, DirectoryHasher, Entry, FileHasher, Kind, device, digest};
 
-/// Tells digests. Keeps what is the same for all commits.
+/// Computes digests. Holds the state that is the same for all commits.
 pub(crate) struct Digester {
     hasher: DirectoryHasher,
     zeros: Arc<ZeroValues>,
 }
 
-/// What an entry says of an inode.
+/// The attributes of an inode that the hash of an entry covers.
 #[derive(Clone, Copy)]
 struct Listed {
     kind: Kind,
@@ -47,7 +47,7 @@ pub(crate) struct CommitDigests<'a> {
     alone: FxHashMap<BlockId, Digest>,
     inodes: FxHashMap<Ino, Listed>,
     changed: Changed,
-    /// Inodes but directories, of which some name may not say what they are now.
+    /// Inodes other than directories whose entries may be stale.
     unlisted: FxHashSet<Ino>,
     removed: FxHashSet<Ino>,
     is_anew: bool,
@@ -58,7 +58,8 @@ impl Digester {
         Digester { hasher: DirectoryHasher::new(), zeros }
     }
 
-    /// For a commit of a volume with blocks of `block_size` bytes, in whose transaction `rows` are.
+    /// Begins a commit of a volume with blocks of `block_size` bytes, in whose transaction `rows`
+    /// are.
     pub(crate) fn begin<'a>(&'a self, rows: &'a dyn DigestRows, block_size: u64) -> CommitDigests<'a> {
         CommitDigests {
             digester: self,
@@ -79,7 +80,8 @@ impl Digester {
         CommitDigests { is_anew: true, ..self.begin(rows, block_size) }
     }
 
-    /// The hash of the entry `name` that names `ino`, by what is kept of that. None if nothing is.
+    /// Returns the hash of the entry `name` that names `ino`, by the stored digest. None if there
+    /// is none.
     pub(crate) fn entry(&self, rows: &dyn DigestRows, ino: Ino, name: &Name) -> Result<Option<Digest>> {
         Ok(rows.inode(ino)?.and_then(|inode| self.entry_of(inode, name)))
     }
@@ -96,8 +98,8 @@ impl Digester {
         directory::update(rows, &self.hasher, ino, changed)
     }
 
-    /// True if what is kept of the tree over the content of `row` is whole and gives `digest`, as
-    /// far as that can be told without reading blocks.
+    /// True if the stored tree over the content of `row` is whole and gives `digest`, as far as
+    /// that can be told without reading blocks.
     pub(crate) fn is_tree_whole(
         &self,
         rows: &dyn DigestRows,
@@ -139,8 +141,8 @@ pub(crate) fn small(row: &InodeRow) -> Digest {
 }
 
 impl CommitDigests<'_> {
-    /// Blocks of `ino` at these indices are gone, but for those that are put. All that change are
-    /// told before inodes are.
+    /// Notes that blocks of `ino` at these indices are gone, but for those that are put. All
+    /// changes of blocks come before those of inodes.
     pub(crate) fn clear(&mut self, ino: Ino, indices: Range<u64>) {
         self.content.entry(ino).or_default().cleared.push(indices);
     }
@@ -311,8 +313,8 @@ fn list(digester: &Digester, rows: &dyn DigestRows, ino: Ino, listed: &Listed, c
     Ok(())
 }
 
-/// How many directories lie above `ino`. None if no way leads to the root: it is damaged, or was
-/// deleted while it was open.
+/// Returns the number of directories above `ino`. None if no path leads to the root: `ino` is
+/// damaged, or was deleted while it was open.
 fn depth(rows: &dyn DigestRows, ino: Ino, depths: &mut FxHashMap<Ino, Option<usize>>) -> Result<Option<usize>> {
     let mut way = Vec::new();
     let mut at = ino;
@@ -320,7 +322,7 @@ fn depth(rows: &dyn DigestRows, ino: Ino, depths: &mut FxHashMap<Ino, Option<usi
         if let Some(known) = depths.get(&at) {
             break *known;
         }
-        // Whoever comes back here has gone in a circle.
+        // A walk that comes back here has gone in a circle.
         depths.insert(at, None);
         way.push(at);
         match rows.inode(at)? {

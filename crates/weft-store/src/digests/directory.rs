@@ -1,7 +1,7 @@
-//! The tree of a directory's entries: from their hashes, and what is kept of names that begin
+//! The tree of a directory's entries: from their hashes, and stored branches of names that begin
 //! alike.
 //!
-//! Where more than [`LEAVES_MAX`] names of a directory begin with some prefix, a *branch* is kept
+//! Where more than [`LEAVES_MAX`] names of a directory begin with some prefix, a *branch* is stored
 //! for it: for each byte that follows the prefix the number of those names and their tree. So a
 //! change looks at a branch for each byte of its name until few names are left, and at those.
 
@@ -25,7 +25,7 @@ struct Subtree {
     tree: Digest,
 }
 
-/// By the byte that follows what they share; 0 where nothing does.
+/// Subtrees by the byte that follows their common prefix; 0 where nothing does.
 type Children = BTreeMap<u8, Subtree>;
 
 type Leaf = (Name, Digest);
@@ -34,8 +34,8 @@ type Leaf = (Name, Digest);
 /// bytes hash to it.
 const UNKNOWN: Digest = [0; 32];
 
-/// Makes what is kept of the entries of `parent` right after `changed`, names in order, each once;
-/// tells the directory's digest. None if an entry has no hash.
+/// Updates the stored branches of the entries of `parent` after `changed`, names in order, each
+/// once; returns the directory's digest. None if an entry has no hash.
 pub(super) fn update(
     rows: &dyn DigestRows,
     hasher: &DirectoryHasher,
@@ -58,13 +58,14 @@ fn byte_after(name: &Name, len: usize) -> u8 {
     name.as_bytes().get(len).copied().unwrap_or(0)
 }
 
-/// What begins with `prefix` and goes on with `byte`.
+/// Returns `prefix` with `byte` appended.
 fn extended(prefix: &[u8], byte: u8) -> Vec<u8> {
     [prefix, &[byte]].concat()
 }
 
 impl Tree<'_> {
-    /// The entries that begin with `prefix`, of which `changed` may be others than before.
+    /// Updates the entries that begin with `prefix`; `changed` among them may be others than
+    /// before.
     fn update(&self, prefix: &[u8], changed: &[Name]) -> Result<Subtree> {
         let Some(branch) = self.rows.branch(self.parent, prefix)? else {
             let few = self.leaves(prefix, LEAVES_MAX + 1)?;
@@ -111,7 +112,7 @@ impl Tree<'_> {
         Ok(entries.into_iter().map(|(name, hash)| (name, hash.unwrap_or(UNKNOWN))).collect())
     }
 
-    /// Makes the branches of `leaves`, all that begin with `prefix`, of which nothing is kept.
+    /// Makes the branches of `leaves`, all that begin with `prefix`, where nothing is stored.
     fn build(&self, prefix: &[u8], leaves: &[Leaf]) -> Result<Subtree> {
         if leaves.len() <= LEAVES_MAX {
             return Ok(self.few(leaves));

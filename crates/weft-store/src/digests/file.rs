@@ -3,8 +3,8 @@
 //! A *group* is 64 blocks, or 4 MiB if that is less; its value follows from those of its blocks,
 //! wherever these are stored. A file of more than one group keeps *nodes*: one of level 1 has the
 //! values of up to 64 groups, one of each further level those of up to 64 nodes below. A change
-//! makes one node anew at each level, so it costs a group and the logarithm of the size. What is
-//! zeros as a whole has the value [`ZERO`], and a node of nothing else is not kept: holes cost
+//! rewrites one node at each level, so it costs a group and the logarithm of the size. A subtree of
+//! zeros alone has the value [`ZERO`], and a node of nothing else is not stored: holes cost
 //! nothing.
 
 use super::DigestRows;
@@ -26,7 +26,7 @@ const VALUE_BYTES: usize = 32;
 
 const PIECE: u64 = PIECE_BYTES as u64;
 
-/// Most blocks of a file whose tree a commit makes anew. A longer one has no digest until a check
+/// Most blocks of a file whose tree a commit rebuilds. A longer one has no digest until a check
 /// makes it.
 const RENEWED_BLOCKS_MAX: u64 = 1 << 16;
 
@@ -35,7 +35,7 @@ pub(crate) struct FileChange<'a> {
     pub(crate) ino: Ino,
     /// Bytes in a block of the volume.
     pub(crate) block_size: u64,
-    /// As of the last commit; 0 for a file that it did not have.
+    /// Size as of the last commit; 0 for a file that it did not have.
     pub(crate) old_size: u64,
     /// Its digest then, if it had one.
     pub(crate) old_digest: Option<Digest>,
@@ -53,7 +53,7 @@ pub(crate) struct FileChange<'a> {
     pub(crate) alone: &'a dyn Fn(&BlockRef) -> Option<Digest>,
 }
 
-/// Makes what is kept of a file's tree right, and tells by what the directory lists the file.
+/// Updates the stored tree of a file, and returns the digest by which the directory lists the file.
 pub(super) fn update(rows: &dyn DigestRows, zeros: &ZeroValues, change: &FileChange<'_>) -> Result<Digest> {
     let shape = Shape { block_size: change.block_size };
     let tree = Tree { rows, zeros, ino: change.ino, shape, size: change.size };
@@ -76,8 +76,8 @@ pub(super) fn update(rows: &dyn DigestRows, zeros: &ZeroValues, change: &FileCha
     }
 }
 
-/// True if what is kept of the tree of a file of `size` bytes gives `digest`, and each node below
-/// the top gives what the one above says of it. Reads no blocks: the top proves all others.
+/// True if the stored tree of a file of `size` bytes gives `digest`, and each node below the top
+/// gives the value that the one above has for it. Reads no blocks: the top proves all others.
 pub(super) fn is_whole(
     rows: &dyn DigestRows,
     zeros: &ZeroValues,
@@ -140,14 +140,14 @@ struct Node {
     values: Vec<Value>,
 }
 
-/// What becomes of a child.
+/// The new state of a child.
 #[derive(Clone, Copy)]
 struct Child {
     value: Value,
     has_zeros: bool,
 }
 
-/// How many bytes lie under what.
+/// Bytes that lie under a node of each level.
 #[derive(Clone, Copy)]
 struct Shape {
     block_size: u64,
@@ -182,7 +182,7 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// True if what is kept of the tree is what the digest before the change was made of. It is not
+    /// True if the stored tree is the one that the digest before the change was made of. It is not
     /// where a part of the file was damaged when it changed the last time, or where nodes are gone.
     fn is_kept(&self, change: &FileChange<'_>) -> Result<bool> {
         let top = self.shape.top(change.old_size);
@@ -201,7 +201,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Makes all nodes anew, from the rows of all blocks. `Corrupt` if one is damaged, or there are
+    /// Rebuilds all nodes from the rows of all blocks. `Corrupt` if one is damaged, or there are
     /// too many.
     fn renew(&self, change: &FileChange<'_>) -> Result<Digest> {
         let block_size = self.shape.block_size;
@@ -347,7 +347,7 @@ impl Tree<'_> {
         (range.start / group_blocks).min(end)..end
     }
 
-    /// Makes the nodes above `groups` anew, level by level; tells the digest. `Corrupt` if one is
+    /// Rebuilds the nodes above `groups`, level by level; returns the digest. `Corrupt` if one is
     /// gone that the file had when it was `old_size` long.
     fn update_nodes(&self, groups: BTreeSet<u64>, old_size: u64) -> Result<Digest> {
         let top = self.shape.top(self.size);
@@ -467,8 +467,8 @@ impl Tree<'_> {
         (values, has_zeros)
     }
 
-    /// The values of a node's children, those of zeros as BLAKE3 has them. None if there are more
-    /// pieces of zeros than `left`, of which it takes them off.
+    /// Returns the values of a node's children, those of zeros as BLAKE3 has them, and takes the
+    /// pieces of zeros off `left`. None if there are more of them than that.
     fn content(&self, level: u32, index: u64, left: &mut u64) -> Result<Option<Vec<Value>>> {
         let Node { with_zeros, mut values } = self.node(level, index)?;
         let child_bytes = self.shape.child_bytes(level);

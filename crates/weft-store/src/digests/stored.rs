@@ -35,7 +35,7 @@ pub fn contradicts_digest(store: &dyn Store, row: &InodeRow) -> Result<bool> {
 struct Stored<'a> {
     store: &'a dyn Store,
     ino: Ino,
-    /// In their order.
+    /// Extents in their order.
     extents: Vec<(u64, BlockRef)>,
 }
 

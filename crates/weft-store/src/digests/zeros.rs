@@ -16,13 +16,13 @@ static ZEROS: [u8; PIECE_BYTES] = [0; PIECE_BYTES];
 /// Remembers the values of blocks of zeros.
 #[derive(Default)]
 pub(crate) struct ZeroValues {
-    /// By position and length.
+    /// Values by position and length.
     kept: Mutex<HashMap<(u64, u64), Value>>,
 }
 
 impl ZeroValues {
-    /// BLAKE3 of the content of file `ino`, from what is kept. None if there is no such file,
-    /// nothing is kept, or there are too many zeros.
+    /// Returns BLAKE3 of the content of file `ino`, from stored nodes. None if there is no such
+    /// file, nothing is stored, or there are too many zeros.
     pub(crate) fn content(&self, rows: &dyn DigestRows, ino: Ino, block_size: u64) -> Result<Option<Digest>> {
         match rows.inode(ino)? {
             Some(Inode { kind: Kind::File, size, digest: Some(listed), .. }) => {

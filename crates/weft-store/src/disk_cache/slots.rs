@@ -25,7 +25,7 @@ const HEADER_BYTES: u64 = 4096;
 
 const ENTRY_BYTES: usize = 64;
 
-/// How long is waited for another process to let go of the file: one that lost the volume to this
+/// Time to wait for another process to let go of the file: a process that lost the volume to this
 /// one ends.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -40,7 +40,7 @@ pub(super) struct Slots {
     file: File,
     path: PathBuf,
     slot_bytes: u32,
-    /// Where the first slot is.
+    /// Offset of the first slot.
     first: u64,
     index: Mutex<Index>,
 }
@@ -218,7 +218,8 @@ impl Slots {
 }
 
 impl Index {
-    /// Of what the file says of its slots. Of several with one value the last counts.
+    /// Builds the index of the slots as read from the file. Of several with one value the last
+    /// counts.
     fn of(mut slots: Vec<Slot>) -> Index {
         let used = (0..).zip(&slots).filter(|(_, slot)| slot.length > 0);
         let places: FxHashMap<Value, u32> = used.map(|(place, slot)| (slot.value, place)).collect();

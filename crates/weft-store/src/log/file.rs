@@ -48,9 +48,9 @@ pub struct IntentLog {
     skipped: u64,
     epoch: u64,
     half_bytes: u64,
-    /// How often it went on in the other half, in which the mount began.
+    /// Number of times it went on in the other half, in which the mount began.
     round: u64,
-    /// Where the round began, and where the next record goes, from the start of the half.
+    /// Start of the round, and place of the next record, from the start of the half.
     began: u64,
     used: u64,
     /// The last durable commit.
@@ -91,7 +91,7 @@ impl Sync {
         Sync { file, path: path.into(), progress: Arc::default() }
     }
 
-    /// What was appended before the call is durable when it returns without error.
+    /// Makes durable, when it returns without error, all that was appended before the call.
     pub fn sync(&self) -> Result<()> {
         let appended = self.progress.appended.load(Ordering::Acquire);
         let synced = self.file.sync_data();
@@ -104,14 +104,15 @@ impl Sync {
 /// A log and a database that cannot be used together without losing what was synced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// Why they cannot, and what to do about it.
+    /// The reason, and what to do about it.
     pub why: String,
     /// True if the log knows of commits that the database lacks. One that is made now would be
     /// taken for one of them.
     pub is_ahead: bool,
 }
 
-/// Why the volume that says `header` of itself cannot be used with the log at `path`, if it cannot.
+/// Returns the reason that the volume with `header` cannot be used with the log at `path`, if it
+/// cannot.
 pub fn misfit(path: &Path, header: &Header) -> Result<Option<Misfit>> {
     match IntentLog::read(path)? {
         Some(mut log) => {
@@ -126,7 +127,7 @@ pub fn misfit(path: &Path, header: &Header) -> Result<Option<Misfit>> {
     }
 }
 
-/// What the log at `path` says of segments of the volume that says `header` of itself and was
+/// Returns the note in the log at `path` about segments of the volume with `header`, which was
 /// unmounted. None if there is no log.
 pub fn behind(path: &Path, header: &Header) -> Result<Option<Behind>> {
     let Some(log) = IntentLog::read(path)? else { return Ok(None) };
@@ -206,7 +207,7 @@ impl IntentLog {
         IntentLog { loss, ..self }
     }
 
-    /// What is done about what it should have and has not.
+    /// Returns the action to take where the log lacks records that it should have.
     pub fn loss(&self) -> Loss {
         self.loss
     }
@@ -239,7 +240,8 @@ impl IntentLog {
         &self.found.records
     }
 
-    /// What the last commit could not store, as [`IntentLog::carry`] was given it: it comes first.
+    /// Returns the records that the last commit could not store, as given to [`IntentLog::carry`]:
+    /// they come first.
     pub fn carried(&self) -> &[Record] {
         &self.found.carried
     }
@@ -404,7 +406,7 @@ impl IntentLog {
         self.put(Kind::Operations, (first, last), self.commit, bytes)
     }
 
-    /// Appends what commit `commit`, whose last operation is `op`, will lack.
+    /// Appends the bytes that commit `commit`, whose last operation is `op`, will lack.
     pub fn carry(&mut self, commit: CommitNo, op: OpNo, bytes: &[u8]) -> Result<()> {
         if !self.fits(bytes.len()) {
             let what = "the intent log has no room for what was written over damaged blocks";
@@ -447,7 +449,8 @@ impl IntentLog {
         Ok(())
     }
 
-    /// To be given back with [`IntentLog::keep`], unless it failed.
+    /// Returns a handle to sync by. It is to be given back with [`IntentLog::keep`], unless it
+    /// failed.
     pub fn syncer(&mut self) -> Result<Sync> {
         if let Some(sync) = self.syncs.pop() {
             return Ok(sync);

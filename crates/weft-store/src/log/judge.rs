@@ -1,10 +1,10 @@
-//! Tells whether a log and a database belong together, and what of the log a mount has to apply.
+//! Decides if a log and a database belong together, and which records a mount has to apply.
 //!
 //! A volume whose epoch is odd was not unmounted cleanly: without the log of just that mount it
-//! lacks what was synced since its last commit. Appends and syncs overlap, so a record that is
-//! whole proves nothing of those before it; but each says up to where all was known to be synced
-//! when it was written. What is bad below the highest such position, or has rotted, is damage; what
-//! is bad above was never acknowledged.
+//! lacks the operations synced since its last commit. Appends and syncs overlap, so a record that
+//! is whole proves nothing of those before it; but each says up to where all was known to be synced
+//! when it was written. A bad record below the highest such position, or a rotten one, is damage; a
+//! bad one above was never acknowledged.
 
 use super::Record;
 use super::scan::{Halves, Item, Kind};
@@ -15,15 +15,15 @@ use crate::store::Header;
 use std::fs::File;
 use std::path::Path;
 
-/// What a mount finds.
+/// The state of the log as a mount finds it.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// Operations after those of the database, without a gap.
     pub(super) records: Vec<Record>,
-    /// What the last commit could not store, which comes before them.
+    /// Records that the last commit could not store; they come before those above.
     pub(super) carried: Vec<Record>,
-    /// Where the next mount's records may begin: none of those above is overwritten before its
-    /// first commit.
+    /// Place where the next mount's records may begin: none of those above is overwritten before
+    /// its first commit.
     pub(super) start: u64,
     /// True if there is no room for them before that commit.
     pub(super) is_full: bool,
@@ -31,7 +31,8 @@ pub(super) struct Found {
     pub(super) is_free: bool,
     /// The latest mount that left anything.
     pub(super) epoch_max: u64,
-    /// Why the log and the database cannot be used together without losing what was synced.
+    /// The reason that the log and the database cannot be used together without losing synced
+    /// operations.
     pub(super) lost: Option<String>,
     /// True if the log knows of commits that the database lacks.
     pub(super) is_ahead: bool,
@@ -58,7 +59,7 @@ pub fn needs_log(epoch: u64) -> bool {
     epoch % 2 == 1
 }
 
-/// What becomes of a volume that needs its log and has none at `path`.
+/// Describes a volume that needs its log and has none at `path`.
 pub(super) fn missing(path: &Path, header: &Header) -> String {
     format!(
         "the intent log {} is missing, and the volume was not unmounted cleanly: what was synced after commit {} is in it alone; \
@@ -192,8 +193,8 @@ impl Walk<'_> {
         items
     }
 
-    /// Finds what to apply, and why that is not all, if so. Gives where there is room that none of
-    /// it takes.
+    /// Finds the operations to apply, and the reason that some are missing, if so. Returns the
+    /// place of room that none of them takes.
     fn walk(&self, items: &[Item], found: &mut Found) -> u64 {
         let (commit, op) = (self.header.commit, self.header.counters.op);
         let heads = || items.iter().filter_map(Item::head);

@@ -10,12 +10,12 @@ use std::os::unix::fs::FileExt;
 /// Bytes of a record before its operations.
 pub(super) const HEAD_BYTES: usize = 64;
 
-/// What kind of a record it is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Operations.
     Operations,
-    /// What a commit could not store: it belongs on top of the rows.
+    /// Bytes that a commit could not store: they belong on top of the rows.
     Carried,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn sectors(len: u64) -> u64 {
     (len + HEAD_BYTES as u64).div_ceil(ROOM as u64)
 }
 
-/// What lies somewhere in the stream.
+/// A record in the stream, or a place where one may have been.
 #[derive(Debug)]
 pub(super) enum Item {
     Record {
@@ -113,15 +113,14 @@ pub(super) struct Halves {
     epoch: u64,
     half_bytes: u64,
     halves: [Vec<u8>; 2],
-    /// The newest round of which each half has anything.
+    /// The newest round in each half.
     rounds: [Option<u64>; 2],
     /// The highest epoch that sectors of this volume have.
     pub(super) epoch_max: u64,
 }
 
 impl Halves {
-    /// Reads the halves, of `half_bytes` each; what the file lacks of them is as if it were all
-    /// ones.
+    /// Reads the halves, of `half_bytes` each; bytes that the file lacks read as ones.
     pub(super) fn read(file: &File, id: VolumeId, epoch: u64, half_bytes: u64) -> Result<Halves> {
         let size = file.metadata()?.len();
         let read = |half: u64| -> Result<Vec<u8>> {
@@ -155,7 +154,7 @@ impl Halves {
         self.rounds[half] = newest;
     }
 
-    /// The newest round of which there is anything.
+    /// Returns the newest round in either half.
     pub(super) fn newest(&self) -> Option<u64> {
         self.rounds[0].max(self.rounds[1])
     }

@@ -21,11 +21,11 @@ pub(super) type VolumeId = [u8; 16];
 /// Tells one sector from all others that a log ever held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
-    /// Of the mount.
+    /// Epoch of the mount.
     pub(super) epoch: u64,
-    /// Where in the stream of the mount's records: the halves of the file take turns.
+    /// Position in the stream of the mount's records: the halves of the file take turns.
     pub(super) position: u64,
-    /// Which sector of its record it is.
+    /// Index of the sector in its record.
     pub(super) index: u32,
 }
 
@@ -84,12 +84,12 @@ pub(super) fn number(bytes: &[u8], at: usize) -> u64 {
 pub(super) struct Expected {
     pub(super) epoch: u64,
     pub(super) position: u64,
-    /// After how many bytes of the stream the same place of the file is used again.
+    /// Bytes of the stream after which the same place of the file is used again.
     pub(super) ring: u64,
 }
 
 impl Expected {
-    /// Tells what `sector` is.
+    /// Classifies `sector`.
     pub(super) fn look(self, id: &VolumeId, sector: &[u8]) -> Seen {
         let (crc, stamp) = Stamp::of(sector);
         if sector[ROOM..].iter().all(|byte| *byte == 0) {

@@ -13,10 +13,10 @@ pub(super) const HEADER_BYTES: u64 = 8192;
 
 const MAGIC: &[u8; 8] = b"WEFTLOG2";
 
-/// Where each of the two lies, and where again.
+/// Offsets of each of the two slots and of its copy.
 const PLACES: [[usize; 2]; 2] = [[0, 2048], [4096, 6144]];
 
-/// How far a mount has come.
+/// The stage that a mount has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     /// The commit that begins its epoch may not have happened yet.
@@ -27,7 +27,7 @@ pub(super) enum Stage {
     Closed,
 }
 
-/// What lies in segments behind all that the database knows of when a volume was unmounted.
+/// Bytes in segments behind all that the database knows of when a volume was unmounted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Behind {
     /// Nobody looked.
@@ -39,7 +39,7 @@ pub enum Behind {
     Kept,
 }
 
-/// Where a header says that.
+/// Offset of [`Behind`] in a slot.
 const BEHIND: usize = 496;
 
 /// One mount.
@@ -132,7 +132,7 @@ impl Slots {
         Ok(found)
     }
 
-    /// What the mount of `epoch` said, if it is still there.
+    /// Returns the slot of the mount of `epoch`, if it is still there.
     pub(super) fn of(&self, epoch: u64) -> Option<Slot> {
         self.all().find(|slot| slot.epoch == epoch)
     }

@@ -15,7 +15,7 @@ const BYTES: u64 = 64 << 10;
 /// The epoch of a volume that was not unmounted cleanly.
 const EPOCH: u64 = 7;
 
-/// What a volume says of itself whose last commit has operations up to `op`.
+/// Returns the header of a volume whose last commit has operations up to `op`.
 fn header(epoch: u64, commit: u64, op: u64) -> Header {
     let header = MemoryStore::new(VolumeOptions::default()).header().expect("in memory");
     let counters = Counters { epoch, op: OpNo(op), ..header.counters };
@@ -135,7 +135,7 @@ fn a_log_with_records_keeps_its_size_and_one_without_grows() {
     assert_eq!(size(), HEADER_BYTES + 4 * BYTES);
 }
 
-/// Until its first commit is durable a mount may end again at any time.
+/// A mount may end again at any time until its first commit is durable.
 #[test]
 fn what_a_mount_found_stays_readable_until_its_first_commit() {
     for switches in 0..2 {

@@ -1,4 +1,4 @@
-//! Where a volume is: the server, the database, the schema.
+//! The address of a volume: the server, the database, the schema.
 //!
 //! `postgres://[user[:password]@][host][:port][/database][?option=value…]`, where what is left out
 //! follows the conventions of libpq: the variables PGHOST, PGHOSTADDR, PGPORT, PGUSER, PGDATABASE,
@@ -25,7 +25,7 @@ use tokio_postgres::config::{Host, TargetSessionAttrs};
 /// The schema that holds a volume if none is named.
 const SCHEMA: &str = "weft";
 
-/// Where a volume is. Shown without its password.
+/// The address of a volume. Shown without its password.
 #[derive(Clone)]
 pub struct Address {
     pub(super) config: Config,
@@ -39,7 +39,7 @@ pub struct Address {
     shown: String,
 }
 
-/// How a connection is protected (`sslmode`), and by whom the server is vouched for
+/// Protection of a connection (`sslmode`), and the authorities that vouch for the server
 /// (`sslrootcert`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tls {
@@ -66,19 +66,19 @@ pub(super) fn unusable(what: impl Into<String>) -> Error {
     Error::Unusable(what.into())
 }
 
-/// Whether `text` names a volume in PostgreSQL.
+/// True if `text` names a volume in PostgreSQL.
 pub fn is_address(text: &str) -> bool {
     text.starts_with("postgres://") || text.starts_with("postgresql://")
 }
 
-/// What tells the value of an environment variable.
+/// A function that returns the value of an environment variable.
 pub(super) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What connections are called that nobody has named.
+/// Name of connections that the user has not named.
 const APPLICATION: &str = "weft";
 
 impl Address {
-    /// Whether the user says what its connections are called.
+    /// True if the user names its connections.
     pub(super) fn names_application(&self) -> bool {
         self.config.get_application_name() != Some(APPLICATION)
     }
@@ -155,7 +155,7 @@ struct Own {
     key: Option<String>,
     service: Option<String>,
     trusts_server: bool,
-    /// Those of [`Protection`].
+    /// Parameters of [`Protection`].
     protection: HashMap<String, String>,
 }
 
@@ -234,8 +234,8 @@ fn system_mode(mode: Option<TlsMode>) -> Result<TlsMode> {
     }
 }
 
-/// What follows the `?` of `url`. One that stands in a password, as the client library takes it, is
-/// none.
+/// Returns the part of `url` after the `?`. A `?` in a password, as the client library takes it,
+/// does not count.
 fn options_of(url: &str) -> Option<&str> {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let (before, after) = rest.split_once('?')?;
@@ -289,7 +289,8 @@ fn server(config: &Config) -> String {
     format!("PostgreSQL at {places}, database {}", config.get_dbname().unwrap_or_default())
 }
 
-/// What the URL leaves out, unless it `says_which` of several servers is wanted.
+/// Fills in the parts that the URL leaves out, and the choice among several servers unless the URL
+/// `says_which`.
 fn fill(config: &mut Config, says_which: bool, environment: Environment<'_>) -> Result<()> {
     if config.get_hostaddrs().is_empty()
         && let Some(addresses) = environment("PGHOSTADDR")
@@ -352,7 +353,7 @@ fn fill(config: &mut Config, says_which: bool, environment: Environment<'_>) -> 
     Ok(())
 }
 
-/// Of several servers the first that is so.
+/// Parses the condition that picks one of several servers: the first that meets it.
 fn session_attributes(wanted: &str) -> Result<TargetSessionAttrs> {
     Ok(match wanted {
         "any" => TargetSessionAttrs::Any,
@@ -365,7 +366,8 @@ fn session_attributes(wanted: &str) -> Result<TargetSessionAttrs> {
     })
 }
 
-/// Where Debian and PostgreSQL's own builds put their sockets, whichever is there.
+/// Returns the directory of sockets, Debian's or that of PostgreSQL's own builds, whichever is
+/// there; else `localhost`.
 fn default_host() -> &'static str {
     ["/var/run/postgresql", "/tmp"]
         .into_iter()

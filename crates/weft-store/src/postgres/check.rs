@@ -25,7 +25,7 @@ use weft_block::Block;
 
 const WHAT: &str = "cannot check the volume";
 
-/// How often reading is begun anew because a table has gone meanwhile.
+/// Number of times that reading is restarted because a table has gone meanwhile.
 const HOLDING_MAX: u32 = 8;
 
 /// Rows copied between two reports of progress.
@@ -40,7 +40,7 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
     let (lease, fault) = match options.repair {
         Repair::No => (None, lease::fault(&mut connection)?),
         Repair::Yes | Repair::Discard => {
-            // Else nobody could hold it. Whoever did cannot any more.
+            // Else nobody could hold it. Its last holder cannot any more.
             let fault = lease::mend(&mut connection)?;
             (Some(hold(address, &OpenOptions::default())?.0), fault)
         }
@@ -104,7 +104,7 @@ fn check_tables(
     Ok(findings)
 }
 
-/// Reads a block of which `copy` knows where it lies.
+/// Reads a block whose place `copy` knows.
 fn read_block(copy: &Copy, connection: &mut Connection, block: &BlockRef) -> Result<Block> {
     let mut place = None;
     copy.each("SELECT owner, own FROM owners WHERE id = ?1", &[int(block.id.0)], |row| {
@@ -260,7 +260,7 @@ fn own_tables(connection: &mut Connection, options: CheckOptions, bad: &mut Bad)
 
 /// Tables of files that nothing is said to need.
 pub(super) struct Unneeded {
-    /// Those of no file.
+    /// Tables of no file.
     pub(super) stray: Vec<String>,
     /// Files whose table is to be dropped although they need it.
     pub(super) in_use: BTreeSet<Ino>,
@@ -280,8 +280,8 @@ impl Unneeded {
     }
 }
 
-/// Those of `tables` that no file needs. One whose blocks have no rows any more still has their
-/// bytes.
+/// Returns those of `tables` that no file needs. A table whose blocks have no rows any more still
+/// has their bytes.
 fn stray(connection: &mut Connection, tables: BTreeSet<String>) -> Result<Vec<String>> {
     let mut stray = Vec::new();
     for table in tables {

@@ -10,7 +10,7 @@ pub(super) struct Table {
     pub(super) digest: Option<&'static str>,
     /// Columns that the sum is of, those of the key first.
     pub(super) columns: &'static [&'static str],
-    /// How many of them are the key.
+    /// Number of them that form the key.
     pub(super) key: usize,
 }
 

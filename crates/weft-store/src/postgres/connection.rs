@@ -1,8 +1,8 @@
 //! One connection to the server, used by one thread at a time.
 //!
-//! Whoever waits for an answer drives the connection itself: a thread of its own would have to be
-//! woken for each. Statements are prepared at their first use; several go out together and cost one
-//! round trip.
+//! The thread that waits for an answer drives the connection itself: a thread of its own would have
+//! to be woken for each. Statements are prepared at their first use; several go out together and
+//! cost one round trip.
 
 use super::identity::{self, Identity};
 use crate::error::{Error, Result, tells_the_end};
@@ -31,7 +31,7 @@ const PREPARED_MAX: usize = 256;
 /// these are answered.
 const WAITING_MAX: usize = 1024;
 
-/// What sends and receives.
+/// The future that sends and receives.
 pub(super) type Driving = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
 
 /// The same; over once the connection is closed.
@@ -44,18 +44,18 @@ pub(super) type Text = Cow<'static, str>;
 pub(super) struct Call {
     statement: Text,
     parameters: Vec<Parameter>,
-    /// Those of the parameters, if it is not worth preparing.
+    /// Types of the parameters, if it is not worth preparing.
     types: Option<Vec<Type>>,
 }
 
 impl Call {
-    /// Of a statement that is prepared once and remembered.
+    /// Makes a call of a statement that is prepared once and cached.
     pub(super) fn new(statement: impl Into<Text>, parameters: Vec<Parameter>) -> Call {
         Call { statement: statement.into(), parameters, types: None }
     }
 
-    /// Of a statement that will hardly be said again, or names what is not there before those sent
-    /// with it are done.
+    /// Makes a call of a statement that will hardly be used again, or that names objects which
+    /// exist only after those sent with it are done.
     pub(super) fn once(statement: impl Into<Text>, parameters: Vec<(Parameter, Type)>) -> Call {
         let (parameters, types) = parameters.into_iter().unzip();
         Call { statement: statement.into(), parameters, types: Some(types) }
@@ -86,19 +86,19 @@ pub(super) struct Connection {
     prepared: HashMap<Text, Statement>,
     counts: Arc<Counts>,
     class: Class,
-    /// What is said before the next statements, in one round trip with them.
+    /// SQL sent before the next statements, in one round trip with them.
     prefix: Option<&'static str>,
     /// True if the server has warned of something.
     warned: Arc<AtomicBool>,
-    /// How the session is told from others, if its settings have it.
+    /// Mark that tells the session from others, if its settings have one.
     pub(super) mark: Option<String>,
     /// The volume that it reads, once that is known: nothing is read of another one.
     pub(super) identity: Option<Arc<Identity>>,
     /// True if statements compare it themselves, where they can.
     pub(super) compares: bool,
-    /// Whether the server has said that it ends.
+    /// True if the server has said that it ends.
     is_ending: bool,
-    /// Whether each file's rows may lie on a node of their own, so that no join reaches those of
+    /// True if each file's rows may lie on a node of their own, so that no join reaches those of
     /// another file.
     pub(super) lies_apart: bool,
 }
@@ -115,7 +115,7 @@ fn drive<T>(runtime: &Runtime, driver: &mut Driver, future: impl Future<Output =
             if let Poll::Ready(value) = future.as_mut().poll(context) {
                 return Poll::Ready(value);
             }
-            // Closed, it has told whoever waits.
+            // Closed, it has told those that wait.
             if driver.is_terminated() || driver.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
@@ -196,7 +196,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server has gone, as far as is known.
+    /// True if the server has gone, as far as is known.
     pub(super) fn is_closed(&self) -> bool {
         self.is_ending || self.client.is_closed()
     }
@@ -213,7 +213,7 @@ impl Connection {
         result
     }
 
-    /// From now on round trips are for this.
+    /// Counts round trips from now on as those of `class`.
     pub(super) fn count_as(&mut self, class: Class) {
         self.class = class;
     }
@@ -234,12 +234,12 @@ impl Connection {
         self.prefix = Some(statement);
     }
 
-    /// Forgets what was to be said; tells whether there was anything.
+    /// Forgets the SQL to be sent first; returns true if there was any.
     pub(super) fn unsay(&mut self) -> bool {
         self.prefix.take().is_some()
     }
 
-    /// Prepares what is not yet, in one round trip.
+    /// Prepares the statements that are not prepared yet, in one round trip.
     fn prepare<'a>(&mut self, what: &'static str, statements: impl Iterator<Item = &'a Text>) -> Result<()> {
         let wanted = statements.collect::<BTreeSet<_>>();
         if self.prepared.len() > PREPARED_MAX {
@@ -267,8 +267,8 @@ impl Connection {
         }
     }
 
-    /// The rows of each of `calls`, which go out together, and cost a round trip for each
-    /// [`WAITING_MAX`] of them. The first error is told; after one in a transaction nothing but
+    /// Returns the rows of each of `calls`, which go out together, and cost a round trip for each
+    /// [`WAITING_MAX`] of them. The first error is returned; after one in a transaction nothing but
     /// rolling back is left.
     pub(super) fn query_all(&mut self, what: &'static str, calls: &[Call]) -> Result<Vec<Vec<Row>>> {
         let mut rows = Vec::with_capacity(calls.len());
@@ -293,9 +293,10 @@ impl Connection {
         self.send(what, (calls, Asked::Each), visit)
     }
 
-    /// The same; how rows of another volume are told from ours, [`super::identity`] says. Where a
-    /// statement does not compare them itself, the server is asked behind those that `asked` says,
-    /// in the same round trip. Asked before, it might answer for what is exchanged a moment later.
+    /// Sends as [`Connection::visit_all`] does; [`super::identity`] describes how rows of another
+    /// volume are told from ours. Where a statement does not compare them itself, the server is
+    /// asked behind those that `asked` says, in the same round trip. Asked before, it might answer
+    /// for a volume that is exchanged a moment later.
     fn send(
         &mut self,
         what: &'static str,
@@ -333,7 +334,7 @@ impl Connection {
         let all =
             in_order(first.into_iter().chain(calls.iter().map(Some)).map(query), |(is_prefix, answer, refusal)| {
                 if failure.is_err() {
-                    // Whoever visits knows answers by their order.
+                    // The visitor knows answers by their order.
                     return;
                 }
                 let refused = identity.as_ref().zip(refusal.as_ref());
@@ -371,7 +372,7 @@ impl Connection {
     }
 
     /// Has `take` look at the rows of each of `calls`, by its place among them, as they come. The
-    /// first error is told, of a call or of `take`.
+    /// first error is returned, of a call or of `take`.
     pub(super) fn take_all(
         &mut self,
         what: &'static str,

@@ -1,10 +1,9 @@
 //! The rows that digests need: those of the database under the changes of a commit that are not
 //! sent yet.
 //!
-//! The daemon that holds the volume is the only one who writes, so what it has read or written
-//! stays true: what directories say of themselves and what is kept of names that begin alike is
-//! remembered from commit to commit, within bounds. Inodes that this commit makes are known to have
-//! no rows.
+//! The daemon that holds the volume is the only one who writes, so the rows that it has read or
+//! written stay true: rows of directories and branches of names that begin alike are cached from
+//! commit to commit, within bounds. Inodes that this commit makes are known to have no rows.
 
 use super::connection::{Call, Connection, Parameter};
 use super::read::{self, get, hash_and_sum, int, name_in, unsigned};
@@ -27,7 +26,7 @@ const WHAT: &str = "cannot keep digests";
 /// Bytes of rows that are remembered, at most.
 const REMEMBERED_BYTES_MAX: usize = 16 << 20;
 
-/// What a row that is remembered takes, but for what it holds.
+/// Overhead in bytes of a cached row, beside its content.
 const ROW_BYTES: usize = 160;
 
 type Bytes = Vec<u8>;
@@ -35,7 +34,7 @@ type Bytes = Vec<u8>;
 /// Names in order, with the hashes of their entries.
 type Entries = BTreeMap<Bytes, Option<Digest>>;
 
-/// What is known of rows as the last commit left them.
+/// Cached rows, as the last commit left them.
 #[derive(Default)]
 pub(super) struct Known {
     inodes: FxHashMap<Ino, Option<Inode>>,
@@ -53,23 +52,23 @@ pub(super) struct NewName {
     pub(super) hash: Option<Digest>,
 }
 
-/// What a commit changes.
+/// Changes of a commit.
 #[derive(Default)]
 pub(super) struct Pending {
     /// Inodes that are put, or whose digest is; none: removed.
     pub(super) inodes: FxHashMap<Ino, Option<Inode>>,
-    /// Of inodes that are not put.
+    /// Digests of inodes that are not put.
     pub(super) digests: BTreeMap<Ino, Option<Digest>>,
     put: FxHashSet<Ino>,
-    /// By directory; none: removed.
+    /// Names by directory; none: removed.
     pub(super) names: FxHashMap<Ino, BTreeMap<Bytes, Option<NewName>>>,
     names_of: FxHashMap<Ino, Vec<(Ino, Name)>>,
-    /// Of entries that are not put.
+    /// Hashes of entries that are not put.
     pub(super) hashes: FxHashMap<Ino, BTreeMap<Bytes, Option<Digest>>>,
     pub(super) branches: BTreeMap<(Ino, Bytes), Option<Bytes>>,
     pub(super) cleared_branches: FxHashSet<Ino>,
     pub(super) nodes: BTreeMap<(Ino, u32, u64), Option<Bytes>>,
-    /// From which index on the nodes of a level are gone.
+    /// Index from which on the nodes of a level are gone.
     pub(super) cleared_nodes: BTreeMap<(Ino, u32), u64>,
     extents: BTreeMap<(Ino, u64), BlockRef>,
     cleared: FxHashMap<Ino, Vec<Range<u64>>>,
@@ -83,8 +82,8 @@ pub(super) struct Rows<'a> {
     pending: RefCell<Pending>,
     /// All entries of a directory that begin with some prefix, as the last commit left them.
     buckets: RefCell<FxHashMap<(Ino, Bytes), Entries>>,
-    /// Of the inodes that this commit removes those for which more than a digest may be kept, if
-    /// they were fetched.
+    /// Inodes that this commit removes and for which more than a digest may be stored, if they were
+    /// fetched.
     leaving: RefCell<Option<FxHashMap<Ino, Option<Inode>>>>,
     /// Inodes from this one on are of this commit.
     fresh: Ino,
@@ -149,7 +148,7 @@ impl Known {
         }
     }
 
-    /// Roughly what it takes in memory.
+    /// Returns roughly the bytes that it takes in memory.
     fn bytes(&self) -> usize {
         let rows =
             self.inodes.len() + self.names_of.len() + self.entries.len() + self.branches.len() + self.nodes.len();
@@ -166,7 +165,7 @@ impl<'a> Rows<'a> {
         Rows { connection, known, pending, buckets, leaving, fresh }
     }
 
-    /// What was changed.
+    /// Returns the changes.
     pub(super) fn into_pending(self) -> Pending {
         self.pending.into_inner()
     }
@@ -210,7 +209,7 @@ impl<'a> Rows<'a> {
         self.connection.borrow_mut().query(WHAT, statement, parameters)
     }
 
-    /// What is kept of a subtree, and has this `sum`.
+    /// Returns the stored data of a subtree, verified by its `sum`.
     fn blob(
         &self,
         statement: &'static str,
@@ -220,12 +219,12 @@ impl<'a> Rows<'a> {
         self.query(statement, parameters)?.first().map(|row| kept(row, sum)).transpose()
     }
 
-    /// As [`Connection::take_all`].
+    /// Sends `calls` as [`Connection::take_all`] does.
     pub(super) fn take_all(&self, calls: &[Call], take: impl FnMut(usize, Vec<Row>) -> Result<()>) -> Result<()> {
         self.connection.borrow_mut().take_all(WHAT, calls, take)
     }
 
-    /// Whether the last commit may have left an inode of this number.
+    /// True if the last commit may have left an inode of this number.
     pub(super) fn is_stored(&self, ino: Ino) -> bool {
         ino < self.fresh
     }
@@ -279,7 +278,7 @@ impl<'a> Rows<'a> {
     pub(super) fn take_branch(&self, key: &(Ino, Bytes), found: &[Row]) -> Result<()> {
         let (parent, prefix) = key;
         let branch = match found.first().map(|row| kept(row, |children| sums::branch(*parent, prefix, children))) {
-            // Whoever needs it reads it again, and is told.
+            // The digest that needs it reads it again, and gets the error.
             Some(Err(_)) => return Ok(()),
             branch => branch.transpose()?,
         };
@@ -325,7 +324,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Those of `names` that begin with `prefix`.
+/// Returns those of `names` that begin with `prefix`.
 fn beginning<'n, T>(names: &'n BTreeMap<Bytes, T>, prefix: &'n [u8]) -> impl Iterator<Item = (&'n Bytes, &'n T)> {
     let from = (Bound::Included(prefix), Bound::Unbounded);
     names.range::<[u8], _>(from).take_while(move |(name, _)| name.starts_with(prefix))
@@ -558,7 +557,7 @@ fn inode(row: &Row) -> Result<Option<Inode>> {
     Ok(Some(Inode { kind, permissions, size, parent, digest: read::digest_and_sum(row, 18, ino)? }))
 }
 
-/// What a row has of a subtree, whose `sum` stands beside it.
+/// Returns the data of a subtree in a row, verified by the `sum` beside it.
 fn kept(row: &Row, sum: impl Fn(&[u8]) -> i64) -> Result<Bytes> {
     let kept = get::<Bytes>(row, 0)?;
     match read::holds(row, 1, sum(&kept)) {

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::error::SqlState;
 
-/// In statements, the place of the condition.
+/// Place of the condition in statements.
 const PLACE: &str = "OF_VOLUME AND ";
 
 /// True if `statement` has a place for the condition.

@@ -49,7 +49,7 @@ struct GivenUp {
     is_set_aside: bool,
 }
 
-/// Writes what was appended.
+/// Writes appended records.
 pub struct IntentSync(Arc<Shared>);
 
 struct Shared {
@@ -63,20 +63,20 @@ struct Shared {
 struct Queue {
     epoch: u64,
     records: Vec<Record>,
-    /// How many were ever appended.
+    /// Number of records ever appended.
     appended: u64,
-    /// How many of them the commit contains that began last.
+    /// Number of them that the latest commit to begin contains.
     committing: u64,
-    /// How many of them durable commits contain.
+    /// Number of them that durable commits contain.
     committed: u64,
 }
 
 struct Line {
     /// None before the first use, and after it broke.
     connection: Option<Connection>,
-    /// How many of those appended were written, or failed to be.
+    /// Number of appended records that were written, or failed to be.
     written: u64,
-    /// Those that are missing, if any: more than the one, up to the other. Nothing is written
+    /// Missing records, if any: those after the one number, up to the other. Nothing is written
     /// behind them, as nothing counts after a gap.
     missing: Option<(u64, u64)>,
     /// The record written last, by its epoch and its first and last operations.
@@ -84,7 +84,7 @@ struct Line {
 }
 
 impl Intents {
-    /// Of the volume that `store` holds.
+    /// Makes the log of the volume that `store` holds.
     pub(super) fn new(store: Arc<PostgresStore>) -> Intents {
         let line = Mutex::new(Line { connection: None, written: 0, missing: None, last: None });
         Intents {
@@ -131,8 +131,8 @@ impl Intents {
         })
     }
 
-    /// Reads what the last commit, of `epoch`, could not store. `Lost` if it is damaged, unless
-    /// that is accepted.
+    /// Reads the bytes that the last commit, of `epoch`, could not store. `Lost` if they are
+    /// damaged, unless that is accepted.
     pub fn carried(&self, epoch: u64) -> Result<Option<Record>> {
         self.shared.store.read(Class::Commits, |connection| {
             let order = Order::of(&self.shared.store.header.lock(), epoch);
@@ -143,7 +143,7 @@ impl Intents {
         })
     }
 
-    /// What is done about what it should have and has not.
+    /// Returns the action to take where the log lacks records that it should have.
     pub fn loss(&self) -> Loss {
         self.shared.store.loss
     }
@@ -165,8 +165,8 @@ impl Intents {
         }
     }
 
-    /// Words for operations that [`Intents::records`] gave up, as loss is accepted. Each is told
-    /// once.
+    /// Returns words for operations that [`Intents::records`] gave up, as loss is accepted. Each is
+    /// reported once.
     pub fn take_given_up(&self) -> Option<String> {
         let mut given_up = self.given_up.lock();
         let untold = given_up.untold.take();
@@ -176,7 +176,7 @@ impl Intents {
         untold
     }
 
-    /// Copies all rows, of which some are about to be given up. Tells where the copy is, once.
+    /// Copies all rows before some are given up. Returns the place of the copy, once.
     pub fn set_aside(&self) -> Result<Option<String>> {
         let mut given_up = self.given_up.lock();
         if given_up.is_set_aside {
@@ -197,17 +197,17 @@ impl Intents {
         self.shared.queue.lock().epoch = epoch;
     }
 
-    /// Whether so many more bytes may be appended.
+    /// True if `bytes` more may be appended.
     pub fn fits(&self, bytes: usize) -> bool {
         self.used + bytes as u64 <= BYTES_MAX
     }
 
-    /// Whether anything was appended since the last commit began.
+    /// True if anything was appended since the last commit began.
     pub fn is_used(&self) -> bool {
         self.used > 0
     }
 
-    /// Whether a commit is due.
+    /// True if a commit is due.
     pub fn is_half_full(&self) -> bool {
         self.used > BYTES_EAGER
     }
@@ -220,7 +220,7 @@ impl Intents {
         queue.appended += 1;
     }
 
-    /// What writes all that was appended before it begins.
+    /// Returns the handle that writes all that was appended before the write begins.
     pub fn syncer(&self) -> IntentSync {
         IntentSync(self.shared.clone())
     }
@@ -277,7 +277,8 @@ pub(super) fn marker(uuid: &[u8; 16], epoch: u64) -> [u8; 8] {
     sums::intents(uuid, epoch, (0, 0), &[]).to_le_bytes()
 }
 
-/// In sums, the first operation of what a commit could not store: no record has it.
+/// Number used in sums as the first operation of bytes that a commit could not store: no record has
+/// it.
 pub(super) const NO_OPERATION: OpNo = OpNo(0);
 
 /// Operations as their row holds them: with their sum.

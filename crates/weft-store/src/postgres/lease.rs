@@ -25,7 +25,7 @@ const WHAT: &str = "cannot hold the volume";
 /// Bytes that a server keeps of what its clients call themselves.
 const APPLICATION_BYTES_MAX: usize = 63;
 
-/// Ends what a daemon left behind that did not end itself: stopped in a transaction it would be
+/// Ends the connections of a daemon that did not end itself: stopped in a transaction it would be
 /// waited for until the server gives up on it. An engine that cannot do this does without, and so
 /// does a role other than that daemon's.
 const END_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
@@ -35,7 +35,7 @@ const END_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_act
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LOOK_AGAIN_LATER: Duration = Duration::from_secs(1);
 
-/// Which process, of which start of which machine.
+/// A process, of one boot of one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     host: String,
@@ -75,8 +75,8 @@ impl Holder {
         if purpose.is_empty() { process } else { format!("{process} {purpose}") }
     }
 
-    /// What the server is to call its connections for the volume in `schema`, as far as it keeps
-    /// that.
+    /// Returns the name of its connections for the volume in `schema`, cut to the length that the
+    /// server keeps.
     pub(super) fn application(&self, schema: &str) -> String {
         let mut name = format!("weft {} {} {schema}", self.pid, self.started);
         name.truncate(APPLICATION_BYTES_MAX);
@@ -124,13 +124,13 @@ fn boot() -> String {
     }
 }
 
-/// Where processes are shown.
+/// Directory of processes.
 const PROC: &str = "/proc";
 
-/// What can be seen of a process.
+/// The visible state of a process.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
-    /// When it began, in ticks since the machine did (proc(5), field 22 of /proc/PID/stat).
+    /// Its start, in ticks since the machine's (proc(5), field 22 of /proc/PID/stat).
     Began(String),
     /// There is none.
     Ended,
@@ -149,17 +149,17 @@ impl Seen {
         });
         began.unwrap_or_else(|| {
             let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            // The kernel tells of any process that there is one, whoever asks.
+            // The kernel tells any user that a process exists.
             let is_there = pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH));
             if is_there { Seen::Hidden } else { Seen::Ended }
         })
     }
 }
 
-/// No holder has an epoch above this: there is room to count on, and to make the row anew.
+/// No holder has an epoch above this: there is room to count on, and to recreate the row.
 const EPOCH_MAX: i64 = 1 << 61;
 
-/// Tells what is wrong with the row of the lease, so that nobody can hold the volume.
+/// Returns the fault in the row of the lease that keeps everybody from holding the volume.
 pub(super) fn fault(connection: &mut Connection) -> Result<Option<&'static str>> {
     let rows = connection.query(WHAT, sql::LEASE, Vec::new())?;
     let epoch = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
@@ -170,7 +170,7 @@ pub(super) fn fault(connection: &mut Connection) -> Result<Option<&'static str>>
     })
 }
 
-/// Makes the row of the lease anew if that is damaged; tells what was wrong with it.
+/// Recreates the row of the lease if it is damaged; returns the fault.
 pub(super) fn mend(connection: &mut Connection) -> Result<Option<&'static str>> {
     let fault = fault(connection)?;
     if fault.is_some() {
@@ -179,7 +179,7 @@ pub(super) fn mend(connection: &mut Connection) -> Result<Option<&'static str>> 
     Ok(fault)
 }
 
-/// Tells what to do about `fault`.
+/// Returns the error for `fault`, with advice.
 pub(super) fn damaged(fault: &str) -> Error {
     Error::Corrupt(format!("{fault}; 'weft check --repair' makes it anew"))
 }
@@ -261,12 +261,12 @@ impl Lease {
         Ok(Lease { shared, renewer: Some(started.map_err(source)?) })
     }
 
-    /// Which holder of the volume this one is, counted from 1.
+    /// Returns the number of this holder of the volume, counted from 1.
     pub(super) fn epoch(&self) -> i64 {
         self.shared.epoch
     }
 
-    /// Whether another daemon has taken it.
+    /// True if another daemon has taken it.
     pub(super) fn is_lost(&self) -> bool {
         self.shared.lost.load(Ordering::Acquire)
     }
@@ -326,15 +326,15 @@ impl Shared {
     }
 }
 
-/// Whether the lease is still that of this `epoch`; it cannot change hands before the transaction
+/// True if the lease is still that of this `epoch`; it cannot change hands before the transaction
 /// ends.
 pub(super) fn holds(connection: &mut Connection, epoch: i64) -> Result<bool> {
     let held = connection.query(WHAT, sql::HOLD_LEASE, Vec::new())?;
     Ok(held.first().map(|row| get::<i64>(row, 0)).transpose()? == Some(epoch))
 }
 
-/// Does something in a transaction of whoever holds the volume by the lease of this `epoch`. After
-/// an error the connection serves no more.
+/// Makes a `change` in a transaction of the daemon that holds the volume by the lease of this
+/// `epoch`. After an error the connection serves no more.
 pub(super) fn in_transaction(
     connection: &mut Connection,
     epoch: i64,

@@ -11,8 +11,8 @@ use tokio_postgres::Row;
 /// Said of statements that fail.
 const WHAT: &str = "cannot read the database";
 
-/// Entries that a listing comes to are counted, then looked at: damaged ones among them are told as
-/// such.
+/// Counts the entries that a listing comes to, then looks at them: damaged ones among them are
+/// reported as such.
 pub(super) fn names(connection: &mut Connection, directory: Ino) -> Result<()> {
     let look = |after: i64| {
         let numbers = [int(directory.0), after, int(LOOKED_AT_ONCE as u64)];
@@ -31,7 +31,8 @@ pub(super) fn names(connection: &mut Connection, directory: Ino) -> Result<()> {
     each(connection, rows, look, |row| read::name_row(row, directory).map(drop))
 }
 
-/// Rows that lie in the file are counted, then looked at: damaged ones among them are told as such.
+/// Counts the rows that lie in the file, then looks at them: damaged ones among them are reported
+/// as such.
 pub(super) fn block(connection: &mut Connection, ino: Ino, block_size: u64) -> Result<()> {
     let counting = if connection.lies_apart { statements::MISSING_BLOCKS_APART } else { statements::MISSING_BLOCKS };
     let look = |after: i64| {

@@ -30,20 +30,20 @@ use tokio_postgres::error::SqlState;
 /// Version of what lies in the database.
 pub const FORMAT: u32 = crate::FORMAT;
 
-/// How a volume is held.
+/// Options for holding a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// How long the volume stays ours after the last sign of life.
+    /// Time that the volume stays ours after the last sign of life.
     pub lease: Duration,
-    /// How long to wait for another daemon to let go.
+    /// Time to wait for another daemon to let go.
     pub wait: Duration,
-    /// How long operations wait for a server that has gone before they fail.
+    /// Time that operations wait for a server that has gone before they fail.
     pub patience: Duration,
-    /// Where blocks are kept on a local disk as well, if they are.
+    /// Cache of blocks on a local disk, if any.
     pub disk_cache: Option<DiskCacheOptions>,
-    /// What to do where what was synced is lost.
+    /// The action to take where synced operations are lost.
     pub loss: Loss,
-    /// Words for what it is held for, which others are told: "mounted at /mnt".
+    /// Words for the purpose of holding it, shown to others: "mounted at /mnt".
     pub purpose: String,
 }
 
@@ -60,7 +60,7 @@ impl Default for OpenOptions {
 pub(super) struct Connector {
     pub(super) address: Address,
     pub(super) counts: Arc<Counts>,
-    /// What the server calls its connections, if they have a name of their own.
+    /// Name of its connections at the server, if they have one of their own.
     name: Option<String>,
     lies_apart: bool,
     /// The volume, once it is known.
@@ -86,7 +86,8 @@ impl Connector {
         Connector { address, counts, name: None, lies_apart: false, identity: None }
     }
 
-    /// Whose connections the next holder can tell from others, unless the user has a name for them.
+    /// Makes a connector whose connections the next holder can tell from others, unless the user
+    /// has a name for them.
     fn of(address: &Address, holder: &Holder) -> Connector {
         let name = (!address.names_application()).then(|| holder.application(&address.schema));
         Connector { name, ..Connector::new(address) }
@@ -125,7 +126,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     settings::refuse_pooled(&mut connection, &connector)?;
     settings::refuse_weak(&mut connection, address)?;
     connection.run(what, "BEGIN")?;
-    // Whoever was given a schema may have no right to make one.
+    // A role that was given a schema may have no right to make one.
     let there = "SELECT 1::bigint FROM information_schema.schemata WHERE schema_name = $1";
     if connection.query(what, there, vec![Box::new(schema.clone())])?.is_empty() {
         connection.run(what, &format!("CREATE SCHEMA {schema}"))?;
@@ -202,8 +203,8 @@ fn unreadable(address: &Address) -> Error {
     ))
 }
 
-/// Why no volume is seen at `address`. A schema that the role may not use is passed over, as if it
-/// were not there, until it is named.
+/// Returns the reason that no volume is seen at `address`. A schema that the role may not use is
+/// passed over in silence until it is named.
 fn absent(address: &Address, connection: &mut Connection) -> Error {
     let schema = &address.schema;
     let named = connection.run("cannot look for a volume", &format!("SELECT 1 FROM {schema}.volume"));
@@ -244,7 +245,7 @@ pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
     Ok((connection, header))
 }
 
-/// What the volume at `address` says of itself, as of its last commit; also while it is held.
+/// Reads the header of the volume at `address`, held or not, as of its last commit.
 pub fn header(address: &Address) -> Result<Header> {
     Ok(look(address)?.1)
 }
@@ -263,8 +264,7 @@ pub fn size(address: &Address) -> Result<Option<u64>> {
     Ok(rows.ok().and_then(|rows| read::unsigned(rows.first()?, 0).ok()))
 }
 
-/// Whether the engine is one that spreads a volume's files over nodes and joins only what lies on
-/// one of them.
+/// True if the engine spreads a volume's files over nodes and joins only rows on the same node.
 fn lies_apart(connection: &mut Connection) -> bool {
     let citus = "SELECT extname::text FROM pg_catalog.pg_extension WHERE extname = 'citus'";
     connection.query("cannot look at the engine", citus, Vec::new()).is_ok_and(|rows| !rows.is_empty())

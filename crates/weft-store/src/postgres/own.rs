@@ -1,9 +1,9 @@
-//! Tables of a file's own: where the blocks of large files lie, so that they go with the table and
-//! leave nothing to clean up.
+//! Tables of a file's own: they hold the blocks of large files, which go with the table and leave
+//! nothing to clean up.
 //!
-//! Which blocks do is decided when they are written, and said by their rows in `blocks`, which have
+//! Blocks are assigned to one when they are written, and their rows in `blocks` say so: these have
 //! no bytes then. A table is made in the transaction that first needs it. It goes in one of its own
-//! after that which removed the last of its blocks: the server waits for whoever reads the table, a
+//! after that which removed the last of its blocks: the server waits for readers of the table, a
 //! backup perhaps, and no commit should. Until then it stands in the table `dropped`. That a table
 //! stands there is no proof: before it goes, `blocks` is asked, under the lease and behind every
 //! other writer, whether it needs the table.
@@ -31,7 +31,7 @@ const DROPPED_TOGETHER: usize = 64;
 /// The table that others are made like.
 const LIKE: &str = "blocks_of";
 
-/// How the names of tables begin.
+/// Prefix of the names of files' own tables.
 pub(super) const PREFIX: &str = "blocks_of_";
 
 pub(super) fn table(owner: Ino) -> String {
@@ -84,7 +84,7 @@ pub(super) fn take_back(owner: Ino) -> String {
     )
 }
 
-/// Removes what was taken back.
+/// Removes blocks that were taken back.
 pub(super) fn forget(owner: Ino) -> String {
     let table = table(owner);
     format!("DELETE FROM {table} USING blocks b WHERE b.owner = $1 AND b.base < $2 AND b.id = {table}.id")
@@ -110,9 +110,9 @@ pub(super) fn remove(owner: Ino, blocks: &[BlockId]) -> Call {
     Call::once(format!("DELETE FROM {} WHERE id = ANY($1)", table(owner)), vec![(Box::new(ids), Type::INT8_ARRAY)])
 }
 
-/// What there is of them when a volume is opened.
+/// The files' own tables as found when a volume is opened.
 pub(super) struct OwnTables {
-    /// Whose are to be dropped.
+    /// Owners whose tables are to be dropped.
     pub(super) dropped: BTreeSet<Ino>,
 }
 
@@ -128,8 +128,8 @@ pub(super) fn dropped(connection: &mut Connection) -> Result<BTreeSet<Ino>> {
     rows.iter().map(|row| Ok(Ino(unsigned(row, 0)?))).collect()
 }
 
-/// Those of `owners` whose tables are needed: rows of `blocks` have their bytes there, or the file
-/// names blocks that have no rows any more, and whose bytes may be there.
+/// Returns those of `owners` whose tables are needed: rows of `blocks` have their bytes there, or
+/// the file names blocks that have no rows any more, and whose bytes may be there.
 pub(super) fn needed(connection: &mut Connection, owners: &[Ino]) -> Result<BTreeSet<Ino>> {
     let calls = owners.iter().map(|owner| Call::new(sql::NEEDS_OWN, vec![Box::new(int(owner.0))])).collect::<Vec<_>>();
     let found = connection.query_all(WHAT, &calls)?;
@@ -142,8 +142,8 @@ pub(super) fn needed(connection: &mut Connection, owners: &[Ino]) -> Result<BTre
 pub(super) fn drop_tables(connection: &mut Connection, owners: &mut BTreeSet<Ino>, epoch: i64) -> Result<()> {
     let all = owners.iter().copied().collect::<Vec<_>>();
     for together in all.chunks(DROPPED_TOGETHER) {
-        // Whoever reads one of them keeps it a little longer. Each statement sees what was
-        // committed before it began, whatever the role's settings say.
+        // A reader of one of them keeps it a little longer. Each statement sees the commits
+        // before it began, whatever the role's settings say.
         connection.run(WHAT, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '100ms'")?;
         match drop_together(connection, together, epoch) {
             Ok(Some(gone)) => owners.retain(|owner| !gone.contains(owner)),
@@ -158,9 +158,9 @@ pub(super) fn drop_tables(connection: &mut Connection, owners: &mut BTreeSet<Ino
     Ok(())
 }
 
-/// Tells which have gone. None, and nothing may be committed, if the volume is not ours any more,
-/// so that somebody else may have made one of these tables anew, or if one was written to
-/// meanwhile.
+/// Drops the tables of `owners` that are not needed, and returns their owners. None, and nothing
+/// may be committed, if the volume is not ours any more, so that somebody else may have made one of
+/// these tables again, or if one was written to meanwhile.
 fn drop_together(connection: &mut Connection, owners: &[Ino], epoch: i64) -> Result<Option<Vec<Ino>>> {
     if !holds(connection, epoch)? {
         return Ok(None);
@@ -173,8 +173,8 @@ fn drop_together(connection: &mut Connection, owners: &[Ino], epoch: i64) -> Res
     }
     let tables = gone.iter().map(|owner| table(*owner)).collect::<Vec<_>>().join(", ");
     connection.run(WHAT, &format!("DROP TABLE IF EXISTS {tables}"))?;
-    // That waited for whoever wrote to one: a commit of this daemon's that a connection which broke
-    // has left under way. What it committed is seen now, and nobody writes there any more.
+    // That waited for writers to one: a commit of this daemon's that a broken connection has left
+    // under way. Its rows are seen now, and nobody writes there any more.
     if !needed(connection, &gone)?.is_empty() {
         return Ok(None);
     }

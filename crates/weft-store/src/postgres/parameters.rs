@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use tokio_postgres::config::{ChannelBinding, LoadBalanceHosts};
 
-/// What is done about a parameter.
+/// The treatment of a parameter.
 enum Rule {
     /// It is done as it says; by [`Protection`].
     Honoured,
@@ -76,12 +76,12 @@ pub(super) fn variable(name: &str) -> Option<&'static str> {
     PARAMETERS.iter().find(|(known, ..)| *known == name).and_then(|(_, variable, _)| *variable)
 }
 
-/// How a connection is to be protected, beside what `sslmode` says.
+/// Protection of a connection beyond `sslmode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Protection {
     pub(super) channel_binding: ChannelBinding,
     pub(super) load_balance_hosts: LoadBalanceHosts,
-    /// True if the server is told the name that is asked for (RFC 6066, 3).
+    /// True if the server gets the name that is asked for (RFC 6066, 3).
     pub(super) tells_name: bool,
     /// True if a certificate of our own may be shown.
     pub(super) shows_certificate: bool,
@@ -148,7 +148,7 @@ fn tls_version(said: &(String, String)) -> Result<u32> {
     one_of(said, &[("tlsv1", 0), ("tlsv1.1", 1), ("tlsv1.2", 2), ("tlsv1.3", 3)])
 }
 
-/// What one of the `known` words stands for, in any case of letters.
+/// Returns the meaning of one of the `known` words, in any case of letters.
 fn one_of<T: Copy>((by, value): &(String, String), known: &[(&str, T)]) -> Result<T> {
     let found = known.iter().find(|(word, _)| word.eq_ignore_ascii_case(value));
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {

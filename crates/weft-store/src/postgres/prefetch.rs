@@ -1,7 +1,7 @@
-//! What the digests of a commit will look at, fetched together: a commit costs a few round trips
-//! however much it changes.
+//! The rows that the digests of a commit will need, fetched together: a commit costs a few round
+//! trips however much it changes.
 //!
-//! Nothing depends on this being complete: what is missing is read when it is needed, one by one.
+//! Nothing depends on this being complete: a missing row is read when it is needed, one by one.
 
 use super::connection::Call;
 use super::digests::Rows;
@@ -25,8 +25,8 @@ const PAST_ALL_NAMES: [u8; 256] = [u8::MAX; 256];
 /// Inodes asked for in one statement: their rows are in memory together.
 const INODES_MAX: usize = 4096;
 
-/// Fetches what `batch` needs into `rows`, which do not have its changes yet, of a volume with
-/// blocks of `block_size` bytes.
+/// Fetches the rows that `batch` needs into `rows`, which do not have its changes yet, of a volume
+/// with blocks of `block_size` bytes.
 pub(super) fn prefetch(rows: &Rows<'_>, batch: &Batch, block_size: u64) -> Result<()> {
     let removed = batch.removed().filter(|ino| rows.is_stored(*ino)).collect::<Vec<_>>();
     rows.learn_leaving(&removed, block_size)?;

@@ -1,9 +1,9 @@
-//! Small files that are read, and directories that are listed, one after the other, as whoever
-//! searches a tree does: what the next ones will be asked for comes along with the answer for one
-//! of them, in the same round trip. While files that came along are asked for, a thread that has
-//! nothing else to do can bring the next ones.
+//! Prefetch for small files that are read, and directories that are listed, one after the other, as
+//! a search of a tree does: rows of the next ones come along with the answer for one of them, in
+//! the same round trip. While files that came along are asked for, a thread that has nothing else
+//! to do can prefetch the next ones.
 //!
-//! What came along is used once, or dropped when more comes or a commit ends: rows may be others
+//! Prefetched rows are used once, or dropped when more come or a commit ends: rows may be others
 //! then.
 
 use super::read::{self, Others, unsigned};
@@ -15,7 +15,7 @@ use std::ops::Range;
 use tokio_postgres::Row;
 use weft_block::Block;
 
-/// In which steps numbers are asked for, and how many come along.
+/// Steps between numbers asked for in order, and the size of a prefetch.
 struct Steps {
     /// Numbers between one and the next, at most.
     near: u64,
@@ -26,17 +26,17 @@ struct Steps {
 /// Files or directories asked for in order before more is believed to follow.
 const BELIEVED: u32 = 2;
 
-/// Those in order after which it makes no difference how many there were.
+/// Length of a run in order after which more makes no difference.
 const SURE: u32 = 32;
 
-/// By how much a jump to somewhere else lessens how often the order was kept: whoever goes through
-/// a tree jumps at times and then goes on in order.
+/// Decay of the count of requests in order after a jump to somewhere else: a reader that walks a
+/// tree jumps at times and then goes on in order.
 const DOUBT: u32 = 4;
 
-/// Of files made one after the other.
+/// Steps of files made one after the other.
 const FILES: Steps = Steps { near: 64, span: 8..64 };
 
-/// Of directories: between them are the files in them.
+/// Steps of directories: between them are the files in them.
 const DIRECTORIES: Steps = Steps { near: 512, span: 64..1024 };
 
 /// Extents that come along, at most.
@@ -48,7 +48,7 @@ pub(super) const NAMES_MAX: usize = 1024;
 /// Bytes of a block that comes along, at most.
 pub(super) const BLOCK_BYTES_MAX: i64 = 64 << 10;
 
-/// What came along.
+/// Prefetched rows and blocks.
 #[derive(Default)]
 pub(super) struct Prefetcher {
     state: Mutex<State>,
@@ -76,7 +76,7 @@ struct State {
     names: BTreeMap<Ino, Vec<NameRow>>,
 }
 
-/// In which order something is asked for.
+/// The order of requests.
 #[derive(Default)]
 struct Order {
     last: Option<Ino>,
@@ -115,7 +115,7 @@ impl Order {
     }
 }
 
-/// What is to come along.
+/// A range to prefetch.
 pub(super) struct Wanted {
     age: u64,
     /// The first number and the last.
@@ -168,7 +168,7 @@ impl Prefetcher {
             let parent = Ino(unsigned(row, 6)?);
             match read::name_row(row, parent) {
                 Ok(name) => names.entry(parent).or_default().push(name),
-                // What is damaged is told whoever lists it.
+                // A listing of it reports the damage.
                 Err(_) => {
                     damaged.insert(parent);
                 }
@@ -185,7 +185,7 @@ impl Prefetcher {
         Ok(())
     }
 
-    /// Whether there are files to be brought.
+    /// True if there are files to prefetch.
     pub(super) fn is_due(&self) -> bool {
         self.state.lock().due.is_some()
     }
@@ -212,7 +212,7 @@ impl Prefetcher {
         let mut state = self.state.lock();
         if state.age == wanted.age {
             let (first, asked) = (wanted.span.0, state.files.last.unwrap_or(wanted.span.0));
-            // Whoever reads elsewhere now has nothing kept for whoever read there.
+            // A reader that reads elsewhere now needs nothing cached where it read before.
             state.forget_before(asked.clamp(Ino(first.0.saturating_sub(FILES.span.end)), first));
             state.keep(along);
         }
@@ -257,7 +257,7 @@ impl State {
         }
     }
 
-    /// Drops what came along of files before `ino`, and what was to come after it.
+    /// Drops prefetched files before `ino`, and the plan for those after it.
     fn forget_before(&mut self, ino: Ino) {
         self.extents = self.extents.split_off(&ino);
         self.blocks.retain(|_, (owner, _)| *owner >= ino);
@@ -284,7 +284,7 @@ impl Along {
         let (mut blocks, mut damaged) = (HashMap::new(), BTreeSet::new());
         for row in rows {
             let ino = Ino(unsigned(row, 0)?);
-            // What is damaged is told whoever reads it.
+            // A reader of it gets the error.
             let Ok((index, block)) = read::extent(row, others) else {
                 damaged.insert(ino);
                 continue;

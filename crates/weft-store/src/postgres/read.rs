@@ -176,7 +176,7 @@ pub(super) fn inodes(connection: &mut Connection, from: Ino, limit: usize) -> Re
     for row in &rows {
         match inode_row(row) {
             Ok(row) => inodes.push(row),
-            // It must not hide those before it. Whoever goes on after those comes to it.
+            // It must not hide those before it. A reader that goes on after those comes to it.
             Err(_) if !inodes.is_empty() => break,
             Err(error) => return Err(error),
         }
@@ -270,7 +270,7 @@ pub(super) fn listed(connection: &mut Connection, parent: Ino, after: Cookie, li
     rows.iter().map(listed).collect()
 }
 
-/// As [`crate::RowStore::nth_extent`].
+/// Reads as [`crate::RowStore::nth_extent`] does.
 pub(super) fn nth_extent(connection: &mut Connection, ino: Ino, range: &Range<u64>, nth: Nth) -> Result<Option<u64>> {
     let (statement, skipped) = match nth {
         Nth::FromStart(skipped) => (sql::EXTENT_FROM_START, skipped),
@@ -313,12 +313,12 @@ fn others(connection: &mut Connection, own: &[Row], prefetcher: &[Row]) -> Resul
     found.into_iter().flatten().map(|row| Ok((BlockId(unsigned(&row, 0)?), row))).collect()
 }
 
-/// Whether the block of an extent is another file's, and was not found.
+/// True if the block of an extent is another file's, and was not found.
 fn is_elsewhere(row: &Row) -> Result<bool> {
     Ok(get::<Option<i64>>(row, 4)?.is_none() && get::<i64>(row, 0)? != get::<i64>(row, 3)?)
 }
 
-/// The extents of the files that are due, for whoever will ask for them.
+/// Prefetches the extents of the files that are due.
 pub(super) fn more_extents(connection: &mut Connection, wanted: &Wanted) -> Result<(Vec<Row>, Others)> {
     let rows = connection.query_all(WHAT, &[extents_ahead(connection, wanted)])?.pop().unwrap_or_default();
     let others = others(connection, &[], &rows)?;

@@ -1,5 +1,5 @@
-//! What a repair changed in a copy of a volume's rows, changed in the database: all of it in one
-//! transaction.
+//! Applies to the database the changes that a repair made in a copy of a volume's rows: all of them
+//! in one transaction.
 
 use super::check::Unneeded;
 use super::columns::{TABLES, Table, VOLUME};

@@ -21,7 +21,7 @@ const LACKING: &str = "SELECT c.relname::text, p.said, quote_ident(pg_get_userby
 /// The table that others are made like.
 const LIKE: &str = "blocks_of";
 
-/// What a role is to do with a volume.
+/// The purpose for which a role uses a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Take the lease.
@@ -35,7 +35,8 @@ pub(super) enum Task {
 }
 
 impl Task {
-    /// What the role may not do if it lacks `right` on `table`, if that is needed for this.
+    /// Returns the action that the role may not do if it lacks `right` on `table`, if the task
+    /// needs it.
     fn lacks(self, table: &str, right: &str) -> Option<String> {
         match (self, right) {
             (Task::Hold, "SELECT" | "UPDATE") if table == "lease" => Some(format!("{right} rows of the table lease")),

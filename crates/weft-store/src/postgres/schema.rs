@@ -205,10 +205,10 @@ pub(super) const TABLES: &[&str] = &[
     FROM tree JOIN fileatt ON fileatt.ino = tree.ino",
 ];
 
-/// What PostgreSQL keeps better so, and other engines may refuse: each is tried alone. Blocks are
-/// neither compressed (they are hashed and mostly compressed already) nor kept in the row's page;
-/// what a short fsync logs is, as rows of 2 KiB for it elsewhere cost more; tables of which rows
-/// come and go are vacuumed soon.
+/// Statements that make PostgreSQL store rows better, and that other engines may refuse: each is
+/// tried alone. Blocks are neither compressed (they are hashed and mostly compressed already) nor
+/// stored in the row's page; what a short fsync logs is, as rows of 2 KiB for it elsewhere cost
+/// more; tables whose rows come and go are vacuumed soon.
 pub(super) const TUNING: &[&str] = &[
     "ALTER TABLE blocks ALTER COLUMN bytes SET STORAGE EXTERNAL",
     "ALTER TABLE blocks_of ALTER COLUMN bytes SET STORAGE EXTERNAL",

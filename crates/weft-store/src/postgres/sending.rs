@@ -1,5 +1,5 @@
-//! Blocks on their way to the server, in one `COPY` for as long as they go to one table: whoever
-//! commits makes the next ones meanwhile.
+//! Blocks on their way to the server, in one `COPY` for as long as they go to one table: the
+//! committing thread makes the next ones meanwhile.
 
 use super::connection::{Connection, Text};
 use super::own;
@@ -20,10 +20,10 @@ const WHAT: &str = "cannot send blocks";
 /// Parcels that wait for those before them.
 const WAITING_MAX: usize = 1;
 
-/// Where blocks go.
+/// The table that blocks go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Table {
-    /// Where all blocks lie, but those that have a table of their own.
+    /// The table of all blocks, but those that have a table of their own.
     Common,
     /// The table of the blocks of one file.
     Own(Ino),
@@ -32,14 +32,14 @@ pub(super) enum Table {
 /// A connection and what came of the `COPY` on it.
 pub(super) type Back = Box<(Connection, Result<()>)>;
 
-/// What there is to do, with the connection to do it on; taken once.
+/// The connection and the parcels to send on it; taken once.
 type Task = Mutex<Option<(Connection, Receiver<Vec<NewBlock>>)>>;
 
 /// A `COPY` under way.
 pub(super) struct Sending {
     table: Table,
     parcels: SyncSender<Vec<NewBlock>>,
-    /// Tells how many rows the server took.
+    /// Thread that returns the number of rows that the server took.
     thread: JoinHandle<(Connection, Result<u64>)>,
     expected: u64,
 }
@@ -97,7 +97,8 @@ fn copy(task: &Task, table: Table) -> (Connection, Result<u64>) {
     (connection, rows)
 }
 
-/// What `COPY … (FORMAT binary)` takes (PostgreSQL documentation, COPY, "Binary Format").
+/// Frames `rows` as `COPY … (FORMAT binary)` takes them (PostgreSQL documentation, COPY, "Binary
+/// Format").
 fn framed(rows: impl Iterator<Item = Bytes>) -> impl Iterator<Item = Bytes> {
     let header = Bytes::from_static(b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0");
     let end = Bytes::from_static(&[0xff, 0xff]);

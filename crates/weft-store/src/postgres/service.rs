@@ -7,10 +7,10 @@ use crate::error::Result;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Where Debian keeps the system's services.
+/// Directory in which Debian keeps the system's services.
 const SYSTEM: &str = "/etc/postgresql-common";
 
-/// What parameters are called in a file of services, and the variables that say the same.
+/// Names of parameters in a file of services, and the variables of the same meaning.
 const VARIABLES: &[(&str, &str)] = &[
     ("host", "PGHOST"),
     ("port", "PGPORT"),

@@ -95,7 +95,7 @@ pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option
     Ok(())
 }
 
-/// What no other session is called, of this process or another.
+/// Returns a mark that no other session has, of this process or another.
 fn new_mark() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let plain = |letter: &char| letter.is_ascii_alphanumeric() || "-._/ []:".contains(*letter);
@@ -143,7 +143,7 @@ fn pooled(address: &Address) -> Error {
 struct Needed {
     name: &'static str,
     value: &'static str,
-    /// What follows from another value.
+    /// The consequence of another value.
     risk: &'static str,
 }
 
@@ -196,8 +196,8 @@ pub(super) fn refuse_weak(connection: &mut Connection, address: &Address) -> Res
     Ok(())
 }
 
-/// Refuses a volume of which somebody has made a table that a crash empties, unless the address
-/// takes that as it is.
+/// Refuses a volume if somebody has changed one of its tables so that a crash empties it, unless
+/// the address takes that as it is.
 pub(super) fn refuse_emptied(connection: &mut Connection, address: &Address) -> Result<()> {
     if address.trusts_server {
         return Ok(());
@@ -240,8 +240,8 @@ fn weak(address: &Address, risk: &str, advice: &str) -> Error {
     ))
 }
 
-/// What fails, among the statements of a commit, if its `volume`, its session or the settings are
-/// not what they were: by [`is_weak`].
+/// Returns the statement of a commit that fails, by [`is_weak`], if its `volume`, its session or
+/// the settings are not what they were.
 pub(super) fn refuse_weak_call(connection: &Connection, address: &Address, volume: &[u8]) -> Call {
     let mark = connection.mark.clone();
     Call::new(sql::REFUSE_WEAK, vec![Box::new(mark), Box::new(address.trusts_server), Box::new(volume.to_vec())])
@@ -252,7 +252,7 @@ pub(super) fn is_weak(error: &Error) -> bool {
     matches!(error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::DIVISION_BY_ZERO))
 }
 
-/// Why one of these calls failed, unless that has passed.
+/// Returns the reason that one of these calls failed, unless it has passed.
 pub(super) fn why_weak(connection: &mut Connection, address: &Address) -> Error {
     let reason = refuse_weak(connection, address).and_then(|()| refuse_emptied(connection, address)).err();
     reason.unwrap_or_else(|| {

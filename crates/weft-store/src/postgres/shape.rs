@@ -18,8 +18,8 @@ const WHAT: &str = "cannot read the schema of the volume";
 /// The engine.
 const VERSION: &str = "SELECT version()::text";
 
-/// Tables: name, kind, row security, and what PUBLIC, which is everybody, may do with them. One
-/// that a crash empties is told of elsewhere (`settings`).
+/// Tables: name, kind, row security, and what PUBLIC, which is everybody, may do with them. A table
+/// that a crash empties is reported elsewhere (`settings`).
 const RELATIONS: &str = "SELECT c.relname::text, c.relkind::text, \
     c.relrowsecurity OR c.relforcerowsecurity, coalesce((SELECT string_agg(a.privilege_type, ', ' \
     ORDER BY a.privilege_type) FROM aclexplode(c.relacl) a WHERE a.grantee = 0), '') FROM pg_catalog.pg_class c \
@@ -112,7 +112,7 @@ fn table(body: &str) -> Table {
     table
 }
 
-/// What the server says of the schema.
+/// The schema as the server's catalog describes it.
 struct Catalog {
     relations: Vec<Row>,
     columns: BTreeMap<String, Vec<String>>,
@@ -121,7 +121,7 @@ struct Catalog {
 }
 
 impl Catalog {
-    /// None where another engine than PostgreSQL answers.
+    /// Reads the catalog. None where another engine than PostgreSQL answers.
     fn read(connection: &mut Connection) -> Result<Option<Catalog>> {
         let version: String = match connection.query(WHAT, VERSION, Vec::new())?.first() {
             Some(row) => get(row, 0)?,

@@ -23,7 +23,7 @@ macro_rules! stands_on_all {
     };
 }
 
-/// Of a file, with the blocks whose owner is $owner.
+/// Selects extents of a file, with the blocks whose owner is $owner.
 macro_rules! extents {
     ($owner:literal) => {
         concat!(
@@ -85,13 +85,14 @@ statements! {
               ORDER BY cookie LIMIT $3) n LEFT JOIN fileatt f ON f.ino = n.ino ORDER BY n.cookie";
     EXTENTS = extents!("e.owner");
     EXTENTS_AHEAD = extents_ahead!("e.owner");
-    /// Where files lie apart: of blocks those that are the file's own, which lie where its extents
+    /// For files that lie apart: selects only the file's own blocks, which lie where its extents
     /// do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
     EXTENT_FROM_START = "SELECT idx FROM extents WHERE OF_VOLUME AND ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx LIMIT 1 OFFSET $4";
     EXTENT_FROM_END = "SELECT idx FROM extents WHERE OF_VOLUME AND ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx DESC LIMIT 1 OFFSET $4";
-    /// Of a file, from the index behind $2 on, with what their sums are made of.
+    /// Selects extents of a file from the index behind $2 on, with the values that their sums
+    /// cover.
     EXTENT_SUMS = "SELECT idx, owner, block, since, sum FROM extents WHERE OF_VOLUME AND ino = $1 AND idx > $2 ORDER BY idx LIMIT $3";
     MISSING_BLOCKS = missing_blocks!("e.owner");
     MISSING_BLOCKS_APART = missing_blocks!("e.ino");
@@ -112,7 +113,8 @@ statements! {
     /// of blocks, too: without them it may be one that reads all rows of a file.
     BYTES = "SELECT id, bytes FROM blocks WHERE OF_VOLUME AND owner = $1 AND id >= $2 AND id <= $3 AND id = ANY($4) ORDER BY id";
 
-    /// Without content, which may be much: what lies beside it is not compared with the sum then.
+    /// Selects inodes without content, which may be much: what lies beside it is not compared with
+    /// the sum then.
     DIGEST_INODES = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, parent, xattrs, \
                      NULL::bytea, since, sum, digest, digest_sum, inline IS NULL FROM fileatt WHERE ino = ANY($1)";
     /// Directories, and files of more than $2 bytes.
@@ -160,7 +162,7 @@ statements! {
     PLACED_OF = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL \
                  FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE e.ino = ANY($1)";
     OTHERS_REFS = "SELECT refs, length, base, value, sum, bytes IS NULL, id FROM blocks WHERE owner = $1 AND id = ANY($2)";
-    /// How many blocks lie in a file's own table; counted up to $2.
+    /// Counts the blocks in a file's own table, up to $2.
     COUNT_OWN = "SELECT count(*) FROM (SELECT id FROM blocks WHERE owner = $1 AND bytes IS NULL LIMIT $2) few";
     /// No inode has a number below 1.
     DROPPED = "SELECT owner FROM dropped WHERE owner > 0 ORDER BY owner";
@@ -181,7 +183,7 @@ statements! {
     /// Blocks that lose all their references.
     REMOVE_BLOCKS = "DELETE FROM blocks USING unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (owner, id, lost) \
                      WHERE blocks.owner = d.owner AND blocks.id = d.id AND blocks.refs + d.lost <= 0";
-    /// What is added to the sum changes it as the references do, so that damage stays what it is.
+    /// Adds to the sum the change of the references, so that damage stays what it is.
     CHANGE_REFS = "UPDATE blocks SET refs = refs + d.more, sum = ((sum & 4611686018427387903) + d.added) & 4611686018427387903 \
                    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS d (owner, id, more, added) \
                    WHERE blocks.owner = d.owner AND blocks.id = d.id";
@@ -297,7 +299,7 @@ mod tests {
     use crate::postgres::schema::TABLES;
     use crate::row::Ino;
 
-    /// What one or more of Citus, CockroachDB and YugabyteDB lack (their documentation, "SQL
+    /// Words that one or more of Citus, CockroachDB and YugabyteDB lack (their documentation, "SQL
     /// feature support", "PostgreSQL compatibility", "SQL support and workarounds").
     const LACKING: &[&str] = &[
         "advisory",
@@ -347,7 +349,7 @@ mod tests {
         }
     }
 
-    /// What is sent by no name stands in these files.
+    /// Files with statements that have no name.
     const FILES: &[(&str, &str)] = &[
         ("check.rs", include_str!("check.rs")),
         ("convert.rs", include_str!("convert.rs")),
@@ -419,7 +421,7 @@ mod tests {
         assert_eq!(unique, [&"CREATE UNIQUE INDEX naming_order ON naming (parent, cookie)"]);
     }
 
-    /// Of one row or few, and those to which statements join these.
+    /// Tables of one row or few, and those to which statements join these.
     const UNDISTRIBUTED: &[&str] = &["volume", "lease", "intents", "commits", "blocks_of", "dropped"];
 
     #[test]

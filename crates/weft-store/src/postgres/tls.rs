@@ -48,7 +48,7 @@ pub(super) fn connect(runtime: &Runtime, address: &Address, warned: &Arc<AtomicB
     }
 }
 
-/// Whether the server does not let in whoever comes so (pg_hba.conf), whatever the password.
+/// True if the server refuses such a connection (pg_hba.conf), whatever the password.
 fn is_refused(error: &Error) -> bool {
     let code = match error {
         Error::Postgres { source, .. } => source.code(),
@@ -119,28 +119,28 @@ fn client(tls: &Tls) -> Result<ClientConfig> {
     Ok(telling_name(config, tls))
 }
 
-/// `config`, and whether the server is told the name that is asked for (`sslsni`).
+/// Returns `config`, set to send the server the name that is asked for or not (`sslsni`).
 fn telling_name(mut config: ClientConfig, tls: &Tls) -> ClientConfig {
     config.enable_sni = tls.protection.tells_name;
     config
 }
 
-/// What is asked of the server's certificate.
+/// Requirements on the server's certificate.
 #[derive(Debug)]
 struct Verifier {
-    /// Whoever vouches for it; none if nobody has to.
+    /// Authorities that must vouch for it; none if nobody has to.
     roots: Option<Arc<WebPkiServerVerifier>>,
     /// Certificates of those who vouch, by the file that names them: a server may have one of these
     /// itself.
     named: Vec<CertificateDer<'static>>,
-    /// Whether it must be for the name that was connected to.
+    /// True if it must be for the name that was connected to.
     checks_name: bool,
     provider: Arc<CryptoProvider>,
 }
 
 impl Verifier {
     fn new(tls: &Tls, provider: Arc<CryptoProvider>) -> Result<Verifier> {
-        // As libpq has it, whoever names roots wants them used.
+        // As libpq has it, a user who names roots wants them used.
         let verifies = tls.mode >= TlsMode::VerifyCa || (tls.mode == TlsMode::Require && tls.roots.is_some());
         if !verifies {
             return Ok(Verifier { roots: None, named: Vec::new(), checks_name: false, provider });
@@ -161,10 +161,10 @@ impl Verifier {
         Ok(Verifier { roots: Some(roots), named, checks_name: tls.mode == TlsMode::VerifyFull, provider })
     }
 
-    /// Whether `certificate`, which is trusted by itself and valid now, is for `name`. One that
-    /// vouches for itself, as PostgreSQL's manual makes them ("Creating Certificates"; for a name
-    /// it needs a subjectAltName besides), is no end of a chain for webpki, which says so after it
-    /// has looked at the time.
+    /// Verifies that `certificate`, which is trusted by itself and valid now, is for `name`. A
+    /// self-signed certificate, as PostgreSQL's manual makes them ("Creating Certificates"; for a
+    /// name it needs a subjectAltName besides), is no end of a chain for webpki, which says so
+    /// after it has looked at the time.
     fn is_for(
         &self,
         certificate: &CertificateDer<'_>,

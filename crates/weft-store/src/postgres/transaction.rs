@@ -46,17 +46,17 @@ const TABLES_MAX: usize = 65536;
 /// Commits kept in `commits` while history is off.
 const COMMITS_KEPT: u64 = 1024;
 
-/// What commits need, one at a time.
+/// State for commits, which use it one at a time.
 pub(super) struct Writer {
     /// Replaced when it has broken; none while blocks are on their way.
     connection: Option<Connection>,
-    /// Whether a commit may have happened that nobody knows of.
+    /// True if a commit is in doubt.
     in_doubt: bool,
     known: Known,
     last: Option<CommitRow>,
-    /// Of the lease.
+    /// Epoch of the lease.
     epoch: i64,
-    /// Of what the volume's row says that commits do not change.
+    /// Sum of the columns of the volume's row that commits do not change.
     sum: i64,
     block_size: u64,
     /// Inodes from this one on have no rows.
@@ -70,7 +70,7 @@ pub(super) struct Writer {
     dropped: BTreeSet<Ino>,
     /// True once the role's rights were found to be enough.
     may_write: bool,
-    /// Whether `dropped` has some of an earlier holder that nobody tried since.
+    /// True if `dropped` has files of an earlier holder that were not tried since.
     has_leftovers: bool,
 }
 
@@ -133,7 +133,7 @@ impl Writer {
         }
     }
 
-    /// What `error` comes to if the connection has broken: nothing was committed yet.
+    /// Maps `error` to `Interrupted` if the connection has broken: nothing was committed yet.
     fn interrupted(&mut self, error: Error) -> Error {
         match error {
             Error::Postgres { .. } if self.connection().is_closed() => Error::Interrupted,
@@ -161,15 +161,15 @@ struct New {
 pub(super) struct PostgresTransaction<'a> {
     store: &'a PostgresStore,
     writer: MutexGuard<'a, Writer>,
-    /// Whether it was committed, or rolled back.
+    /// True if it was committed, or rolled back.
     is_over: bool,
     new: BTreeMap<BlockId, New>,
-    /// Of the new blocks those that are not sent yet.
+    /// New blocks that are not sent yet.
     kept: BTreeMap<BlockId, NewBlock>,
     kept_bytes: usize,
     /// Files whose own table is touched.
     touched: BTreeSet<Ino>,
-    /// Of these those that may not have one yet.
+    /// Files among these that may have no table yet.
     unmade: BTreeSet<Ino>,
     sending: Option<Sending>,
 }
@@ -209,7 +209,7 @@ impl<'a> PostgresTransaction<'a> {
         })
     }
 
-    /// Where a new block is to lie.
+    /// Returns the table for a new block.
     fn table_for(&mut self, new: &NewBlock) -> Table {
         let owner = new.owner;
         let may_own = self.writer.own_table_from.is_some_and(|from| new.base >= from)
@@ -274,7 +274,7 @@ impl<'a> PostgresTransaction<'a> {
         sent
     }
 
-    /// Where a block of this batch, or an older one, is.
+    /// Returns the home of a block of this batch, or of an older one.
     fn home(&self, block: &BlockRef) -> Result<Home> {
         let unknown = || Error::Bug(format!("block {} has no place in this database", block.id.0));
         let own = self.new.get(&block.id).map(|new| (new.owner, block.id));
@@ -300,8 +300,8 @@ impl<'a> PostgresTransaction<'a> {
         replaced
     }
 
-    /// Counts what becomes of the references to blocks, those of this transaction included, as
-    /// extents are `replaced` and files `removed`.
+    /// Counts the changes of references to blocks, those of this transaction included, as extents
+    /// are `replaced` and files `removed`.
     fn count(&mut self, replaced: &[(Ino, Range<u64>)], removed: &[i64], put: &[(Ino, u64, Home)]) -> Result<Counted> {
         let ranges = replaced.iter().map(|(ino, range)| {
             Call::new(sql::PLACED, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
@@ -357,8 +357,8 @@ impl<'a> PostgresTransaction<'a> {
         Ok(rows)
     }
 
-    /// What becomes of files' own tables: what is put there and what is removed; tells which of
-    /// them have nothing left.
+    /// Returns the calls that put blocks into files' own tables and remove them, and the owners
+    /// whose tables have nothing left.
     fn own_tables(&mut self, counted: &Counted) -> Result<(Vec<Call>, BTreeSet<Ino>)> {
         let mut little = BTreeMap::<Table, Vec<NewBlock>>::new();
         for (id, kept) in &self.kept {
@@ -498,17 +498,17 @@ impl<'a> PostgresTransaction<'a> {
 struct Committed {
     commit: CommitRow,
     known: Known,
-    /// Whose own tables are to be dropped.
+    /// Owners whose own tables are to be dropped.
     empty: BTreeSet<Ino>,
 }
 
-/// What becomes of the references to blocks.
+/// Changes of the references to blocks.
 #[derive(Default)]
 struct Counted {
     references: References,
-    /// Of blocks in files' own tables that lose some, how many there were.
+    /// Blocks in files' own tables that lose references, with the number they had.
     own: BTreeMap<Home, i64>,
-    /// Of other files' blocks that lose some it is not known yet.
+    /// Blocks of other files that lose references; the number they had is not known yet.
     others: BTreeSet<Home>,
     /// Blocks that lose some and have damaged rows.
     damaged: BTreeSet<Home>,
@@ -555,7 +555,7 @@ fn own_blocks((table, blocks): (&Table, &Vec<NewBlock>)) -> Call {
     own::put(*owner, blocks)
 }
 
-/// Tells `rows` all that `batch` changes, and makes digests follow.
+/// Passes all changes of `batch` to `rows`, and updates digests.
 fn digests(
     digester: Option<&Digester>,
     rows: &Rows<'_>,

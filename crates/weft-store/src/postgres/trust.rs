@@ -19,10 +19,10 @@ use tokio_postgres::error::SqlState;
 
 const WHAT: &str = "cannot look at who may use the schema";
 
-/// What the session looks at while the schema is not trusted yet.
+/// Sets the search path of the session while the schema is not trusted yet.
 pub(super) const PIN: &str = "SET search_path TO pg_catalog";
 
-/// What is expected of a schema.
+/// The expected state of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// A volume lies there: who owns its tables is trusted.
@@ -40,14 +40,14 @@ const US: &str = "WITH us AS (SELECT n.oid AS schema, n.nspacl AS acl, n.nspowne
     AND v.relkind IN ('r', 'p')) AS maker \
     FROM pg_namespace n JOIN pg_database d ON d.datname = current_database() WHERE n.nspname = '{schema}')";
 
-/// Tells whether role `$role` can become the connected role.
+/// True if role `$role` can become the connected role.
 macro_rules! is_us {
     ($role:literal) => {
         concat!("coalesce(pg_has_role(", $role, ", current_user, 'MEMBER'), false)")
     };
 }
 
-/// Tells whether role `$role` is trusted.
+/// True if role `$role` is trusted.
 macro_rules! is_trusted {
     ($role:literal) => {
         concat!(
@@ -84,8 +84,8 @@ const OBJECTS: &str = "SELECT 'ROUTINE', p.oid::regprocedure::text, '' FROM us J
     LEFT JOIN pg_type e ON e.typarray = t.oid LEFT JOIN pg_class c ON c.oid = coalesce(e.typrelid, t.typrelid) \
     WHERE c.oid IS NULL OR c.relkind = 'c'";
 
-/// Selects what runs when the volume's tables are used, and was put there by a role that cannot
-/// become the connected one. (Their owner's own mistakes are told of by `shape`.)
+/// Selects code that runs when the volume's tables are used, and was put there by a role that
+/// cannot become the connected one. (Their owner's own mistakes are reported by `shape`.)
 const CODE: &str = concat!(
     ", tables AS (SELECT c.oid, c.relname::text AS name, c.relowner AS owner, us.schema FROM us \
      JOIN pg_class c ON c.relnamespace = us.schema WHERE c.relkind IN ('r', 'p') \
@@ -141,19 +141,19 @@ pub(super) fn refusal(address: &Address) -> String {
     format!("SELECT 1 / CASE WHEN EXISTS ({}) THEN 0 ELSE 1 END", faults(&address.schema, Use::Open))
 }
 
-/// Tells whether `error` is that of [`refusal`].
+/// True if `error` is that of [`refusal`].
 pub(super) fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Postgres { source, .. } if source.code() == Some(&SqlState::DIVISION_BY_ZERO))
 }
 
-/// Tells whether the server is PostgreSQL, or made of it: others may not answer [`refusal`].
+/// True if the server is PostgreSQL, or made of it: others may not answer [`refusal`].
 pub(super) fn is_postgres(connection: &mut Connection) -> Result<bool> {
     let version = "SELECT pg_catalog.version()::text";
     let rows = connection.query(WHAT, version, Vec::new())?;
     rows.first().map_or(Ok(false), |row| Ok(get::<String>(row, 0)?.starts_with("PostgreSQL ")))
 }
 
-/// Why [`refusal`] failed.
+/// Returns the reason that [`refusal`] failed.
 pub(super) fn why(connection: &mut Connection, address: &Address) -> Error {
     // A transaction has one session, also behind a pooler.
     let refused = connection
@@ -177,7 +177,7 @@ pub(super) fn refuse(connection: &mut Connection, address: &Address, used: Use) 
     Err(Error::Unusable(fault(address, &kind, &printable(&name), &printable(&table))))
 }
 
-/// Says what is wrong with the schema, what could follow, and what to do.
+/// Describes the fault of the schema, its possible consequences, and the remedy.
 fn fault(address: &Address, kind: &str, name: &str, table: &str) -> String {
     let schema = &address.schema;
     let risk = "could run code of their own as the role that is connected here";

@@ -22,7 +22,7 @@ const WITHOUT_SUMS: u32 = 4;
 /// The formats that can be brought up. None of them counts extended attributes.
 const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5];
 
-/// Has rows count their extended attributes, of which they had a flag.
+/// Has rows count their extended attributes, for which they had a flag.
 const COUNTS: &[&str] = &[
     "ALTER TABLE fileatt RENAME COLUMN has_xattrs TO xattrs",
     "ALTER TABLE fileatt ALTER COLUMN xattrs TYPE bigint USING 0",
@@ -119,7 +119,7 @@ fn refuse_waiting_operations(connection: &mut Connection, address: &Address) -> 
     }
 }
 
-/// Verifies what format `from` can tell of rows: content that lies in them, sums of those that get
+/// Verifies rows as far as format `from` allows: content that lies in them, sums of those that get
 /// another, and that attributes are there where a flag says so.
 fn verify(connection: &mut Connection, from: u32) -> Result<()> {
     let refused = |ino: u64, what: &str| {

@@ -34,7 +34,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Of the rows of `epoch` of the volume that says `header` of itself.
+    /// Makes the order of the rows of `epoch`, for the volume with `header`.
     pub(super) fn of(header: &Header, epoch: u64) -> Order {
         Order { uuid: header.uuid, epoch, next: header.counters.op.0 + 1 }
     }
@@ -85,7 +85,7 @@ impl Order {
         Ok(Ok(Record { first: OpNo(first), last: OpNo(last), bytes }))
     }
 
-    /// Reads what the last commit could not store, or tells that it is lost.
+    /// Reads the bytes that the last commit could not store, or returns words for their loss.
     pub(super) fn carried(&self, connection: &mut Connection) -> Result<std::result::Result<Option<Record>, String>> {
         let rows = connection.query(WHAT, sql::CARRIED, vec![Box::new(int(self.epoch))])?;
         let Some(row) = rows.first() else { return Ok(Ok(None)) };
@@ -107,8 +107,8 @@ impl Order {
         sum.is_some_and(|sum| sum == sums::intents(&self.uuid, self.epoch, operations, bytes).to_le_bytes())
     }
 
-    /// What is lost if the log as a whole is gone. Epochs of older programs, which are even, have
-    /// nothing to miss it by.
+    /// Returns the loss if the log as a whole is gone. Epochs of older programs, which are even,
+    /// have no mark whose absence would tell.
     pub(super) fn gone(&self, connection: &mut Connection) -> Result<Option<String>> {
         if !needs_log(self.epoch) {
             return Ok(None);
@@ -127,8 +127,8 @@ impl Order {
         }))
     }
 
-    /// What is lost if there are rows of an epoch that has not begun. Those of earlier ones mean
-    /// nothing.
+    /// Returns the loss if there are rows of an epoch that has not begun. Those of earlier ones
+    /// mean nothing.
     pub(super) fn later(&self, connection: &mut Connection) -> Result<Option<String>> {
         let rows = connection.query(WHAT, sql::LATER_INTENT, vec![Box::new(int(self.epoch))])?;
         let first = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
@@ -148,8 +148,8 @@ fn lost(op: u64, how: &str) -> String {
     )
 }
 
-/// What the log has of the volume that says `header` of itself, in the transaction in which that
-/// was read.
+/// Returns the operations of the volume with `header` that wait in the log, in the transaction in
+/// which the header was read.
 pub(super) fn verify(connection: &mut Connection, header: &Header) -> Result<Waiting> {
     let mut order = Order::of(header, header.counters.epoch);
     let mut found = Waiting { lost: order.gone(connection)?.or(order.later(connection)?), ..Waiting::default() };

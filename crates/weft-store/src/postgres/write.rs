@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use weft_block::Rope;
 use weft_digest::{Digest, Value};
 
-/// Whose a block is, and its number.
+/// Owner and number of a block.
 pub(super) type Home = (Ino, BlockId);
 
 /// A row of `blocks`.
@@ -47,7 +47,7 @@ impl BlockRow {
     }
 }
 
-/// How the references to blocks change.
+/// Changes of the references to blocks.
 pub(super) type References = BTreeMap<Home, i64>;
 
 fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Parameter
@@ -89,8 +89,8 @@ impl<S: FnMut(&[Call]) -> Result<()>> Outgoing<S> {
         Ok(())
     }
 
-    /// Adds what `call` makes of `rows`, in as many parts as they take; `content` tells what a row
-    /// holds of any length.
+    /// Adds the calls that `call` makes of `rows`, in as many parts as they take; `content` returns
+    /// the bytes of variable length in a row.
     fn add_rows<T>(&mut self, rows: &[T], content: impl Fn(&T) -> usize, call: impl Fn(&[T]) -> Call) -> Result<()> {
         parts(rows, |row| ROW_BYTES + content(row))
             .into_iter()
@@ -202,12 +202,12 @@ pub(super) fn rows<S: FnMut(&[Call]) -> Result<()>>(
     removed_xattrs(batch, out)
 }
 
-/// What becomes of extents.
+/// Changes of extents.
 pub(super) struct Extents<'a> {
     /// All extents in these ranges go, beside those of files that are removed.
     pub(super) removed: &'a [(Ino, Range<u64>)],
     pub(super) put: &'a [(Ino, u64, Home)],
-    /// Of blocks that this commit does not write.
+    /// References to blocks that this commit does not write.
     pub(super) references: &'a References,
 }
 
@@ -317,7 +317,7 @@ fn put_names(put: &[Put<'_>], commit: CommitNo) -> Call {
     Call::new(sql::PUT_NAMES, columns)
 }
 
-/// Digests of rows that are not put for another reason, and what is kept of subtrees.
+/// Writes digests of rows that are not put for another reason, and the stored data of subtrees.
 fn digests<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoing<S>) -> Result<()> {
     let digests = pending.digests.iter().collect::<Vec<_>>();
     out.add_rows(&digests, none, |digests| {
@@ -343,7 +343,7 @@ fn digests<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoin
     nodes(pending, out)
 }
 
-/// Bytes of what is kept of a subtree.
+/// Returns the number of bytes stored for a subtree.
 fn kept<K>((_, children): &(K, &Option<Vec<u8>>)) -> usize {
     children.as_ref().map_or(0, Vec::len)
 }
@@ -370,7 +370,7 @@ fn branches<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoi
     })
 }
 
-/// The file, the level, the index; what is kept there.
+/// The file, the level, the index; the data stored there.
 type Node<'a> = (&'a (Ino, u32, u64), &'a Option<Vec<u8>>);
 
 fn nodes<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoing<S>) -> Result<()> {
@@ -422,8 +422,9 @@ fn removed_xattrs<S: FnMut(&[Call]) -> Result<()>>(batch: &Batch, out: &mut Outg
     })
 }
 
-/// What ends a commit: counters, the row of the commit itself if the lease of this `epoch` still
-/// holds. `sum` is of what the volume's row says that commits do not change.
+/// Returns the calls that end a commit: counters, and the row of the commit itself if the lease of
+/// this `epoch` still holds. `sum` covers the columns of the volume's row that commits do not
+/// change.
 pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, sum: i64, commits_kept: u64) -> Vec<Call> {
     let counters = &batch.counters;
     let bytes = |digest: Option<Digest>| -> Parameter { Box::new(digest.map(|digest| digest.to_vec())) };
@@ -455,7 +456,7 @@ pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, sum: i64, commi
     ]
 }
 
-/// Whose block this is.
+/// Returns the owner and number of a block.
 pub(super) fn home(place: Place, id: BlockId) -> Option<Home> {
     match place {
         Place::File(owner) | Place::Own(owner) => Some((owner, id)),

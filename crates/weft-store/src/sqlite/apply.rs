@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weft_digest::Digest;
 
-/// How long a connection waits for another one, as rusqlite has it.
+/// Time that a connection waits for another one, as rusqlite has it.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Bytes of write-ahead log after which it is copied into the database.
@@ -74,18 +74,18 @@ pub(super) struct Writer {
     reclaimer: Option<Reclaimer>,
     segments: Option<Arc<Segments>>,
     block_size: u64,
-    /// Of what the volume's row says that commits do not change.
+    /// Sum of the columns of the volume's row that commits do not change.
     sum: i64,
     /// None if the volume keeps no digests.
     digester: Option<Digester>,
 }
 
-/// What a commit writes.
+/// The rows and blocks that a commit writes.
 #[derive(Clone, Copy)]
 pub(super) struct NewRows<'a> {
     pub(super) batch: &'a Batch,
     pub(super) blocks: &'a [Stored],
-    /// Where the blocks end.
+    /// The end of the blocks.
     pub(super) tail: Tail,
     /// Returns when the bytes of the blocks lie where they should.
     pub(super) wait: &'a dyn Fn(),
@@ -184,7 +184,7 @@ impl Writer {
         rows.map_err(failed)?.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
-    /// Where the next block goes.
+    /// Returns the place of the next block.
     pub(super) fn tail(&self) -> Tail {
         self.tail
     }
@@ -239,8 +239,8 @@ impl Writer {
         Ok(())
     }
 
-    /// What was to be committed has failed. For want of space: so that it takes none itself, what
-    /// it left in the log is cut off before anything else is written.
+    /// Notes that a commit has failed. If it lacked space, its remains in the log are cut off
+    /// before anything else is written, so that they take no space themselves.
     pub(super) fn has_failed(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Full {
             self.in_doubt = true;
@@ -527,7 +527,7 @@ impl Writer {
         Ok(Behind::Nothing)
     }
 
-    /// Copies what is committed into the database, so that the write-ahead log may be lost.
+    /// Copies commits into the database, so that the write-ahead log may be lost.
     pub(super) fn settle(&mut self, settled: Settled) -> Result<()> {
         let copied = match self.checkpoint() {
             // It is in the log alone until there is room.
@@ -561,7 +561,7 @@ impl Writer {
         self.reclaimer.as_ref().map(Reclaimer::ongoing)
     }
 
-    /// What was found since the last call that a person should know.
+    /// Returns notices for the user since the last call.
     pub(super) fn notices(&self) -> Vec<String> {
         self.reclaimer.as_ref().map_or_else(Vec::new, Reclaimer::notices)
     }

@@ -44,8 +44,8 @@ pub(super) fn leave_wal(layout: &Layout, connection: &Connection) -> Result<()> 
     at_close(connection, if has_frames { AtClose::Leave } else { AtClose::Copy })
 }
 
-/// Copies what a mount that accepts losses writes over, the database's write-ahead log and the
-/// intent log, beside them.
+/// Copies the files that a mount which accepts losses overwrites, the database's write-ahead log
+/// and the intent log, to places beside them.
 pub(super) fn set_aside(layout: &Layout) -> Result<Vec<PathBuf>> {
     let copies = [&layout.wal(), &layout.log].into_iter().map(|path| copy(path)).collect::<Result<Vec<_>>>()?;
     sync_beside(&layout.log)?;

@@ -18,7 +18,7 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot read the table of segments", source }
 }
 
-/// Where the next block goes, by the table of segments.
+/// Returns the place of the next block, by the table of segments.
 pub(super) fn tail_of(connection: &Connection) -> Result<Tail> {
     let last = format!("SELECT id, length, {} FROM segments ORDER BY id DESC LIMIT 1", SEGMENT.holds());
     let tail = connection.query_row(&last, (), |row| {
@@ -35,7 +35,7 @@ pub(super) fn tail_of(connection: &Connection) -> Result<Tail> {
     }
 }
 
-/// What to do about segments that hold more than the database knows of.
+/// The treatment of segments that hold more than the database knows of.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is cut off, if there is any.
@@ -76,7 +76,7 @@ pub(super) fn judge(
     )))
 }
 
-/// Tells why the volume is of different moments, if it is.
+/// Returns the reason that the volume is of different moments, if it is.
 pub(super) fn misfit(
     layout: &Layout,
     header: &Header,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Treatment of root's files in the volume of another user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Giving {
-    /// They are only told of.
+    /// They are only reported.
     Look,
     /// They are given to the owner of the volume.
     Give,

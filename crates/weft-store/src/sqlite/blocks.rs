@@ -46,7 +46,7 @@ impl SqliteStore {
             return whole();
         };
         if mode == ReadMode::CachedOnly {
-            // Whoever reads here and there reads past the page cache.
+            // A reader that reads here and there reads past the page cache.
             return Ok(None);
         }
         let start = index * PART_BYTES;
@@ -117,8 +117,8 @@ fn part_of(block: &BlockRef, range: &Range<usize>) -> Option<usize> {
     (inside && block.length as usize > PART_BYTES).then_some(index)
 }
 
-/// How many of the first `blocks` lie together and are not too many to be read at once; at least
-/// one.
+/// Returns the number of the first `blocks` that lie together and are not too many to be read at
+/// once; at least one.
 pub(super) fn run_of(blocks: &[BlockRef]) -> usize {
     let Place::Segment { segment: first, offset: start } = blocks[0].place else { return 1 };
     let mut next = start + taken(u64::from(blocks[0].length));

@@ -48,14 +48,14 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use std::path::Path;
 
-/// Most findings told of one rule; the rest are only counted.
+/// Most findings reported of one rule; the rest are only counted.
 const FINDINGS_MAX: usize = 1000;
 
 /// Ids left free for the operations that still wait in the intent log.
 const LOG_IDS: u64 = 1 << 32;
 
 /// Begins a check. It goes through each table many times, so up to 256 MiB of pages are cached; a
-/// table that is larger than the cache is read anew each time. Working tables lie in a file.
+/// table that is larger than the cache is read again each time. Working tables lie in a file.
 const BEGIN: &str = "PRAGMA main.cache_size = -262144; PRAGMA temp_store = FILE; PRAGMA temp.cache_size = -32768; \
                      PRAGMA synchronous = FULL; BEGIN IMMEDIATE";
 
@@ -113,7 +113,7 @@ fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn Fn
     check_rows(connection, reading.layout.clone(), options, (None, FreePages::AsFound), progress)
 }
 
-/// What of a volume a copy of its rows does not have.
+/// The parts of a volume that a copy of its rows lacks.
 pub(crate) struct Elsewhere<'a> {
     /// Blocks that are damaged, and how.
     pub(crate) bad: Vec<(BlockId, &'static str)>,
@@ -193,7 +193,7 @@ struct Checker<'a> {
     connection: Connection,
     layout: Layout,
     options: CheckOptions,
-    /// If these rows are a copy.
+    /// The parts that are not here, if these rows are a copy.
     elsewhere: Option<Elsewhere<'a>>,
     free_pages: FreePages,
     /// True if the database and the intent log belong together.
@@ -256,7 +256,7 @@ impl Checker<'_> {
         repaired.for_each(|finding| finding.outcome = Outcome::Damaged);
     }
 
-    /// True if this check has put something right that is to stay so. Indices made anew are not
+    /// True if this check has put something right that is to stay so. Rebuilt indices do not stay
     /// where rows are damaged.
     fn is_repaired(&self) -> bool {
         !self.is_damaged && self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired)
@@ -287,7 +287,7 @@ impl Checker<'_> {
         if damaged.is_empty() {
             return Ok(true);
         }
-        // An index can be made anew from its table.
+        // An index can be rebuilt from its table.
         let whole = self.options.repair != Repair::No
             && self.connection.execute_batch("REINDEX").is_ok()
             && integrity::complaints(&self.connection)?.is_empty();
@@ -340,7 +340,7 @@ impl Checker<'_> {
         self.findings.push(Finding { path: None, what, outcome: Outcome::Damaged });
     }
 
-    /// What becomes of damage that this check can put right.
+    /// Returns the outcome of damage that this check can put right.
     fn repaired(&self) -> Outcome {
         match self.options.repair {
             Repair::Yes | Repair::Discard if !self.is_damaged => Outcome::Repaired,
@@ -359,7 +359,7 @@ impl Checker<'_> {
         rules.iter().try_fold(0, |count, rule| Ok(count + self.apply_rule(rule)?))
     }
 
-    /// Reports what breaks `rule`, puts it right, and tells how much it was.
+    /// Reports the rows that break `rule`, repairs them, and returns their number.
     fn apply_rule(&mut self, rule: &Rule) -> Result<usize> {
         let outcome = match (rule.is_note, rule.repair) {
             (true, _) => Outcome::Note,

@@ -1,8 +1,8 @@
 //! Closing the files of a volume to other users.
 //!
 //! New files are made so (`crate::files`); those of volumes that older programs made, or that were
-//! copied in a hurry, may be open. Whoever can read the database, the logs or the segments reads
-//! all of the volume; whoever can open the lock can hold the volume, and keep its owner out.
+//! copied in a hurry, may be open. A user who can read the database, the logs or the segments reads
+//! all of the volume; one who can open the lock can hold the volume, and keep its owner out.
 
 use super::layout::{Layout, beside};
 use super::open::check_file;
@@ -11,7 +11,7 @@ use crate::user::user_of_files;
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use std::path::{Path, PathBuf};
 
-/// What to do about files that are open to others.
+/// The treatment of files that are open to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
     /// Only tell of them.
@@ -48,7 +48,7 @@ pub(super) fn told(paths: &[&PathBuf]) -> Option<String> {
     Some(if paths.len() == 1 { first.to_string() } else { format!("{first} and {} more", paths.len() - 1) })
 }
 
-/// Whatever the volume's files are: those in its directory, or those beside its database.
+/// Returns the volume's files: those in its directory, or those beside its database.
 fn files_of(layout: &Layout) -> Vec<PathBuf> {
     let database = &layout.database;
     let Some(segments) = &layout.segments else {

@@ -1,4 +1,4 @@
-//! The commits of a volume, read beside whoever holds it.
+//! The commits of a volume, read beside the process that holds it.
 
 use super::open::Beside;
 use super::read;

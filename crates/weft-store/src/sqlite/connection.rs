@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// How connections share the database.
+/// The way that connections share the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     /// With other processes, by an index of the write-ahead log in a file beside it.
@@ -78,7 +78,7 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
         cache_mib * 1024
     );
     connection.execute_batch(&rest).map_err(failed)?;
-    // Keeps plans from being made anew at each binding.
+    // Keeps plans from being remade at each binding.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
     super::sums::register(&connection)?;
     Ok(connection)
@@ -105,13 +105,13 @@ fn lacks_index(error: &Error) -> bool {
     .contains(&code.extended_code)
 }
 
-/// Returns a connection that only reads, beside whoever holds the volume.
+/// Returns a connection that only reads, beside the process that holds the volume.
 pub(super) fn connect_beside(database: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let held = Held::at(database)?;
     let connection = Connection::open_with_flags(&held.path, flags).map_err(|error| failed(held.explain(error)))?;
     held.keep(&connection)?;
-    // Opens the logs. If they cannot be opened, whoever reads is told why.
+    // Opens the logs. If they cannot be opened, reads return the error.
     let _ = connection.query_row("PRAGMA schema_version", (), |_| Ok(()));
     super::sums::register(&connection)?;
     Ok(connection)

@@ -58,8 +58,8 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot copy the database", source }
 }
 
-/// Writes the volume at `path`, which must not be mounted and stays as it is, anew at `new`, with
-/// its blocks at `home`. Every block is verified on the way: `Corrupt` if one is damaged. Leaves
+/// Copies the volume at `path`, which must not be mounted and stays as it is, to `new`, with its
+/// blocks at `home`. Every block is verified on the way: `Corrupt` if one is damaged. Leaves
 /// nothing behind if it fails.
 pub fn convert(path: &Path, new: &Path, home: BlockHome, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     convert_as(&Making::default(), path, new, home, progress)
@@ -106,7 +106,7 @@ pub(super) fn convert_as(
     copied
 }
 
-/// What was synced but not committed is in no row yet.
+/// Refuses a volume with operations that were synced but not committed: they are in no row yet.
 fn refuse_waiting_operations(layout: &Layout, header: &Header) -> Result<()> {
     let unclean = |why: &str| {
         let volume = layout.volume.display();

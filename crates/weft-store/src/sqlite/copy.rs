@@ -14,7 +14,7 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot copy rows", source }
 }
 
-/// Whose blocks are, and whether they lie in a table of that file's own.
+/// Owners of blocks, and whether the blocks lie in a table of that file's own.
 const OWNERS: &str = "CREATE TABLE owners (id INTEGER PRIMARY KEY, owner INTEGER NOT NULL, own INTEGER NOT NULL)";
 
 /// A copy.

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::finding::{Finding, Outcome};
 use std::ops::Range;
 
-/// Most ranges of one file that are told; the rest are only counted.
+/// Most ranges of one file that are reported; the rest are only counted.
 const RANGES_MAX: usize = 100;
 
 /// Damaged ranges of files, as they are found: file by file, each from its beginning to its end.

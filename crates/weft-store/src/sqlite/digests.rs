@@ -17,7 +17,7 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot keep digests", source }
 }
 
-/// Those of the transaction that `connection` has begun.
+/// Rows of the transaction that `connection` has begun.
 pub(super) struct Rows<'a> {
     pub(super) connection: &'a Connection,
     pub(super) segments: Option<&'a Segments>,
@@ -48,7 +48,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// What is kept of a subtree, and has this `sum`.
+    /// Returns the stored data of a subtree, verified by its `sum`.
     fn blob(&self, statement: &str, parameters: impl Params, sum: impl Fn(&[u8]) -> i64) -> Result<Option<Vec<u8>>> {
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
         let read = |row: &Row<'_>| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, i64>(1)?));

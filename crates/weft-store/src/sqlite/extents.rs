@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use weft_digest::{Digest, Parts};
 
-/// How reference counts change in one commit.
+/// Changes of reference counts in one commit.
 #[derive(Default)]
 pub(super) struct References {
     changes: HashMap<BlockId, i64>,

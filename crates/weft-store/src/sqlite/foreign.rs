@@ -1,8 +1,9 @@
-//! Tells a write-ahead log that does not go on from the database beside it.
+//! Detects a write-ahead log that does not go on from the database beside it.
 //!
 //! SQLite believes any log whose own checksums are right, and copies it into the database: that of
-//! an earlier life of a volume which was moved away and used elsewhere meanwhile destroys what was
-//! done there. The row of the database's last commit must be the same with the log and without.
+//! an earlier life of a volume which was moved away and used elsewhere meanwhile destroys the
+//! commits made there. The row of the database's last commit must be the same with the log and
+//! without.
 
 use super::connection::{Access, connect};
 use super::layout::Layout;
@@ -12,8 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::row::{CommitNo, CommitRow};
 use rusqlite::Connection;
 
-/// What the database has without its write-ahead log, as far as that can be told: after a crash in
-/// the middle of copying the log it may not.
+/// State of the database without its write-ahead log, as far as it is known: after a crash in the
+/// middle of copying the log it may not be.
 #[derive(Default)]
 pub(super) struct Alone {
     /// The last commit.
@@ -31,7 +32,7 @@ impl Alone {
             let connection = connect(&layout.database, 1, Access::Immutable).ok()?;
             let header = read_header(&connection).ok()?;
             let last = read::commits(&connection, header.commit, 1).ok().and_then(|mut rows| rows.pop());
-            // The volume's row may be older than the commits, and is then counted anew.
+            // The volume's row may be older than the commits, and is then recounted.
             let newest = connection.query_row("SELECT max(number) FROM commits", (), |row| read::unsigned(row, 0));
             let newest = CommitNo(newest.unwrap_or(0)).max(header.commit);
             let last = last.filter(|row| row.number == header.commit);

@@ -20,7 +20,7 @@ use std::path::Path;
 /// Bytes of the header of a database.
 const HEADER_BYTES: usize = 100;
 
-/// Where the seal lies in the header: the count of changes, and the start of a digest.
+/// Offset of the seal in the header: the count of changes, and the start of a digest.
 const SEAL_AT: usize = 72;
 const SEAL_BYTES: usize = 20;
 
@@ -31,7 +31,7 @@ const DIGEST_BYTES: usize = SEAL_BYTES - 4;
 struct List {
     /// All of it, one page after another.
     bytes: Vec<u8>,
-    /// Why it cannot be right, if so.
+    /// The reason that it cannot be right, if so.
     wrong: Option<String>,
 }
 
@@ -104,9 +104,9 @@ impl List {
     }
 }
 
-/// Why the list of free pages in the database `file` is not as it was left, if that can be told.
-/// What lies there is between two states if pages wait in the write-ahead log (`is_copied` is
-/// false), and then only a seal counts.
+/// Returns the reason that the list of free pages in the database `file` is not as it was left, if
+/// that can be told. The list is between two states if pages wait in the write-ahead log
+/// (`is_copied` is false), and then only a seal counts.
 fn look(file: &File, is_copied: bool) -> io::Result<Option<String>> {
     let header = header(file)?;
     let seal = &header[SEAL_AT..SEAL_AT + SEAL_BYTES];
@@ -123,13 +123,14 @@ fn look(file: &File, is_copied: bool) -> io::Result<Option<String>> {
     })
 }
 
-/// Tells, in a line, what is wrong with the list of free pages of the `database` in `file`, if that
+/// Describes, in a line, the damage to the list of free pages of the `database` in `file`, if that
 /// can be told. `is_copied` as there are no frames in the write-ahead log.
 pub(super) fn damage(file: &File, database: &Path, is_copied: bool) -> Result<Option<String>> {
     Ok(wrong(file, database, is_copied)?.map(|wrong| line(database, Some(&wrong))))
 }
 
-/// How the list of free pages in `file` is not as it was left, as [`damage`].
+/// Returns the reason that the list of free pages in `file` is not as it was left, judged as by
+/// [`damage`].
 pub(super) fn wrong(file: &File, database: &Path, is_copied: bool) -> Result<Option<String>> {
     look(file, is_copied).map_err(|source| Error::Io { what: "cannot read", path: database.into(), source })
 }

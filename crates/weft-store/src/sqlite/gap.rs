@@ -1,10 +1,10 @@
-//! Tells a database that is older than the write-ahead log beside it.
+//! Detects a database that is older than the write-ahead log beside it.
 //!
 //! SQLite goes on from the start of its log, in another *life* of it, only once the database has
 //! all of it, durably. So the first commit that a log holds follows directly one that the database
 //! has without it, at any moment, wherever a crash falls. A database from a backup that lacks
-//! commits in between does not tell by itself: with the log it names the newest commit, and what
-//! lies below pages of the log is of the older one.
+//! commits in between does not tell by itself: with the log it names the newest commit, and the
+//! pages below those of the log are of the older one.
 //!
 //! Each commit writes the volume's row, so that the first version of it in the log is of the first
 //! commit there. A commit of another program, or of an upgrade, leaves the number as it was.
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::row::CommitNo;
 use crate::store::Header;
 
-/// The page of the first table that is made, in a new database and in one that was made anew.
+/// The page of the first table that is made, in a new database and in a rebuilt one.
 const VOLUME_PAGE: u32 = 2;
 
 /// Commits that neither the database nor its write-ahead log has.
@@ -47,7 +47,7 @@ impl Gap {
         (first > last.next()).then_some(Gap { last, first })
     }
 
-    /// Says what is the matter, and with which volume.
+    /// Describes the gap and the volume.
     fn what(self, layout: &Layout) -> String {
         format!(
             "the database {} is older than its write-ahead log {}: it is of commit {}, and the log goes on after commit {}",

@@ -1,10 +1,10 @@
-//! Databases that SQLite opens in a directory which is held open.
+//! Databases that SQLite opens in a directory that is held open.
 //!
 //! SQLite goes to a file by its path: first to look for symbolic links on the way, then to open it,
-//! and again for each of its logs. Whoever can rename a directory on the way leads it elsewhere in
-//! between. So the directory is opened before, on a way without links, and SQLite is given the path
-//! of what lies in there (`/proc/self/fd/7/meta.sqlite`), whatever the directory is called by then.
-//! SQLite would itself look where that link leads: it has to take such a path as it is.
+//! and again for each of its logs. A user who can rename a directory on the way leads it elsewhere
+//! in between. So the directory is opened before, on a way without links, and SQLite is given the
+//! path of a file in there (`/proc/self/fd/7/meta.sqlite`), whatever the directory is called by
+//! then. SQLite would itself look where that link leads: it has to take such a path as it is.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where the descriptors of this process are.
+/// Directory of the descriptors of this process.
 const DESCRIPTORS: &str = "/proc/self/fd/";
 
 /// A database in its directory.
@@ -66,15 +66,15 @@ impl Held {
 /// `xFullPathname` of an `sqlite3_vfs` (<https://www.sqlite.org/c3ref/vfs.html>).
 type FullPathname = unsafe extern "C" fn(*mut ffi::sqlite3_vfs, *const c_char, c_int, *mut c_char) -> c_int;
 
-/// That of SQLite.
+/// The function of SQLite.
 static ORIGINAL: OnceLock<FullPathname> = OnceLock::new();
 
 /// Has SQLite take paths in descriptors of this process as they are from now on.
 fn take_paths_in_descriptors() -> bool {
     [c"unix", c"unix-excl"].into_iter().all(|name| {
         // SAFETY: the name ends with a NUL. What is found is a structure that lives as long as the
-        // process and that SQLite itself does not change. The one pointer that is changed is read
-        // by whoever opens a database at that moment whole, and either function is right for it.
+        // process and that SQLite itself does not change. A thread that opens a database at that
+        // moment reads the one changed pointer whole, and either function is right for it.
         unsafe {
             let vfs = ffi::sqlite3_vfs_find(name.as_ptr());
             let Some(original) = vfs.as_ref().and_then(|vfs| vfs.xFullPathname) else { return false };

@@ -1,10 +1,10 @@
 //! The process that holds a volume, and the place where it has it mounted.
 //!
 //! The kernel alone is believed: its list of locks names the process, its list of mounts the place.
-//! Others can write into that list: whoever may mount a FUSE file system chooses its source freely.
-//! So a mount counts only if the user of the process mounted it, from the place where the volume
-//! lies. Places are compared by the words of the lists, for looking at a path that another user
-//! chose could wait for that user's file system.
+//! Others can write into that list: a user who may mount a FUSE file system chooses its source
+//! freely. So a mount counts only if the user of the process mounted it, from the place where the
+//! volume lies. Places are compared by the words of the lists, for looking at a path that another
+//! user chose could wait for that user's file system.
 
 use super::layout::Layout;
 use crate::user::Rights;
@@ -57,7 +57,7 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// The volume of `layout`, of which `file` is locked.
+    /// Describes the holder of the volume of `layout`, whose `file` is locked.
     pub(super) fn new(layout: &Layout, file: &Path) -> InUse {
         InUse { volume: layout.volume.clone(), holder: Holder::by(file, layout) }
     }

@@ -1,9 +1,9 @@
 //! Content inline in the row of a file or a symbolic link that is not as a commit wrote it.
 //!
 //! The row's digest has a sum of its own, and the hash of an entry covers the digest, too: either
-//! proves the content byte for byte. Nothing proves owner, permissions and times, so a row is made
-//! anew around the content, for root alone, as it is around blocks. A transformation link is not:
-//! whom it reads for is its owner, who is not known.
+//! proves the content byte for byte. Nothing proves owner, permissions and times, so a row is
+//! rebuilt around the content, for root alone, as it is around blocks. A transformation link is
+//! not: it reads with the rights of its owner, who is not known.
 
 use crate::Name;
 use crate::digests::{Digester, Inode, small};
@@ -12,7 +12,7 @@ use crate::sums;
 use weft_block::Slice;
 use weft_digest::{Digest, Kind};
 
-/// Says that a row was made anew.
+/// Says that a row was rebuilt.
 pub(super) const MADE_ANEW: &str = "its row is damaged, with owner, permissions and times; a digest proves its content, \
                                     and it is made anew of that, for root alone";
 
@@ -32,8 +32,8 @@ pub(super) struct Suspect {
 pub(super) type Hashed = (Name, Digest);
 
 impl Suspect {
-    /// Of its columns, each none if it holds nothing that Weft may have written. `digest` counts if
-    /// `digest_sum` is its sum.
+    /// Makes one of its columns, each none if it holds nothing that Weft may have written. `digest`
+    /// counts if `digest_sum` is its sum.
     pub(super) fn new(
         ino: Ino,
         mode: Option<u64>,
@@ -52,8 +52,8 @@ impl Suspect {
         }
     }
 
-    /// The row made anew at `time` around the content, with its digest, if that is proved, for a
-    /// row that has no blocks and is of this `kind`.
+    /// Returns the row rebuilt at `time` around the content, with its digest, if that is proved,
+    /// for a row that has no blocks and is of this `kind`.
     pub(super) fn prove(
         &self,
         kind: Kind,

@@ -22,7 +22,7 @@ pub(super) struct Linked {
 }
 
 impl Linked {
-    /// Says what is the matter with it.
+    /// Describes the problem.
     pub(super) fn why(&self) -> String {
         let (path, names) = (self.path.display(), self.names);
         format!("{path} has {names} names (hard links): another copy of the volume has the same file")
@@ -74,8 +74,8 @@ fn refuse_roots(path: &Path, owner: u32) -> Result<()> {
     Ok(())
 }
 
-/// Says what to do about the file at `path` if it is root's in the volume of `owner`, by whose
-/// rights it is used.
+/// Returns advice on the file at `path` if it is root's in the volume of `owner`, by whose rights
+/// it is used.
 pub(super) fn roots(path: &Path, owner: u32) -> Option<String> {
     let is_roots = path.symlink_metadata().is_ok_and(|metadata| metadata.uid() == 0);
     (is_roots && owner != 0 && owner == user_of_files()).then(|| {

@@ -1,4 +1,4 @@
-//! Which files make up a volume.
+//! The files that make up a volume.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -25,7 +25,7 @@ pub struct Layout {
     pub segments: Option<PathBuf>,
     /// The intent log.
     pub log: PathBuf,
-    /// What is locked to hold the volume.
+    /// The file or directory that is locked to hold the volume.
     pub hold: PathBuf,
     /// The owner of the volume, if this is root and that is another user.
     pub(super) owner: Option<Arc<User>>,
@@ -38,7 +38,8 @@ pub(super) const DATABASE: &str = "meta.sqlite";
 pub(super) const INTENTS: &str = "-intents";
 
 impl Layout {
-    /// Of a volume at `path`, which need not be there yet, whose blocks lie at `home`.
+    /// Returns the layout of a volume at `path`, which need not be there yet, whose blocks lie at
+    /// `home`.
     pub fn of(path: &Path, home: BlockHome) -> Layout {
         Layout { volume: path.into(), ..Layout::at(&resolved(path), home) }
     }
@@ -62,8 +63,8 @@ impl Layout {
         }
     }
 
-    /// Of the volume that is there, a directory or a file, with the rights by which its files are
-    /// to be used while these live: if this is root, those of its owner.
+    /// Returns the layout of the volume that is there, a directory or a file, with the rights by
+    /// which its files are to be used while these live: if this is root, those of its owner.
     pub fn enter(path: &Path) -> Result<(Layout, Rights)> {
         let layout = Layout::find(path)?;
         let rights = layout.rights()?;
@@ -97,9 +98,9 @@ impl Layout {
         self.owner.as_ref()
     }
 
-    /// Of the volume that is there: a directory or a file. Symbolic links on the way are resolved
-    /// here, once, so that all of its files lie together whatever it is called by. Root follows
-    /// none that is neither root's nor the owner's of the volume.
+    /// Finds the volume that is there: a directory or a file. Symbolic links on the way are
+    /// resolved here, once, so that all of its files lie together under whatever name it is opened.
+    /// Root follows only links of root or of the volume's owner.
     pub fn find(path: &Path) -> Result<Layout> {
         let failed = |source: std::io::Error| match source.kind() {
             std::io::ErrorKind::NotFound => Error::Unusable(match without_colon(path).filter(|path| is_volume(path)) {
@@ -125,7 +126,7 @@ impl Layout {
         Ok(Layout { volume: path.into(), owner, ..Layout::at(&resolved, home) })
     }
 
-    /// Tells where the blocks lie.
+    /// Returns the storage of the blocks.
     pub(super) fn home(&self) -> BlockHome {
         if self.segments.is_some() { BlockHome::Segments } else { BlockHome::Database }
     }
@@ -217,7 +218,7 @@ fn owner_on(way: &PathWalk, named: &Path) -> Result<Option<User>> {
     Ok(User::other(owner))
 }
 
-/// Tells, in a line for the user, if root's own volume at `path` lies where another user can put
+/// Says, in a line for the user, if root's own volume at `path` lies where another user can put
 /// another one in its place while root uses it.
 pub fn replaceable(path: &Path) -> Option<String> {
     let way = PathWalk::to(path)

@@ -1,5 +1,5 @@
-//! What is lost with the write-ahead log of a volume, looked at before SQLite opens it: damage in
-//! it, which SQLite passes over, or commits between the database and it.
+//! Losses with the write-ahead log of a volume, looked for before SQLite opens it: damage in it,
+//! which SQLite passes over, or commits between the database and it.
 
 use super::foreign::Alone;
 use super::gap::{self, Gap};
@@ -8,11 +8,11 @@ use super::torn::is_torn;
 use super::wal::{Found, Wal};
 use crate::error::{Error, Result};
 
-/// Why the write-ahead log is not gone on from by itself.
+/// The reasons that a mount does not go on from the write-ahead log by itself.
 pub(super) struct LostWal {
-    /// How it is damaged, if it is.
+    /// The damage to it, if any.
     rot: Option<String>,
-    /// What lies between it and the database.
+    /// The gap between it and the database.
     pub(super) gap: Option<Gap>,
 }
 
@@ -34,7 +34,7 @@ impl LostWal {
         }
     }
 
-    /// Says what is given up of the volume of `layout`.
+    /// Describes the losses of the volume of `layout` that are accepted.
     pub(super) fn given_up(self, layout: &Layout) -> Vec<String> {
         let rot = self.rot.map(|why| format!("the write-ahead log {} is damaged: {why}", layout.wal().display()));
         rot.into_iter().chain(self.gap.map(|gap| gap.given_up(layout))).collect()
@@ -47,7 +47,7 @@ pub(super) fn refusal(layout: &Layout, read: &Layout) -> Result<Option<Error>> {
     Ok(LostWal::look(read, &Alone::look(read))?.map(|lost| lost.refusal(layout)))
 }
 
-/// Why the write-ahead log of which all this was `found` is damaged, if it is.
+/// Returns the damage to the write-ahead log in which all this was `found`, if any.
 fn rot_of_log(found: &Found, layout: &Layout) -> Result<Option<String>> {
     let Some(rot) = &found.rot else { return Ok(None) };
     if !rot.is_certain && is_torn(layout)? {

@@ -1,5 +1,5 @@
-//! New volumes that are being made from others: whoever ends the process by a signal meanwhile
-//! removes what was made, and nothing that somebody else put there.
+//! New volumes that are being made from others: a signal that ends the process meanwhile removes
+//! the unfinished volume, and nothing that somebody else put there.
 
 use super::{Salvaged, convert, salvage};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::store::BlockHome;
 use parking_lot::Mutex;
 use std::path::Path;
 
-/// How far a new volume is.
+/// Progress of a new volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Made {
     /// Nothing of it is there.

@@ -30,12 +30,12 @@ pub(super) enum Medium {
     Linked(Linked),
 }
 
-/// What is to be done with a volume on a read-only medium.
+/// The intended use of a volume on a read-only medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// Rows are read.
     Rows,
-    /// Also what the intent log holds.
+    /// Rows and the intent log are read.
     Operations,
     /// Rows are changed, in a copy.
     Changes,
@@ -45,7 +45,8 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error::Io { what, path: path.into(), source }
 }
 
-/// Tells where the volume of `layout` lies, and that it is a volume that this program reads.
+/// Returns the medium of the volume of `layout`, and verifies that it is a volume that this program
+/// reads.
 pub(super) fn look(layout: &Layout) -> Result<Medium> {
     check_file(layout)?;
     let linked = inspect(layout)?;
@@ -81,7 +82,7 @@ fn closed(layout: &Layout) -> Option<(PathBuf, Errno)> {
     })
 }
 
-/// Tells whether the database of `layout` can be written by itself.
+/// True if the database of `layout` can be written by itself.
 pub(super) fn takes_writes(layout: &Layout) -> bool {
     files::open(files::options().read(true).write(true), &layout.database).is_ok()
 }
@@ -138,7 +139,7 @@ fn no_permission(layout: &Layout, closed: &Path) -> String {
     }
 }
 
-/// Tells, in a line, how the volume at `path` is read if it lies on a read-only medium.
+/// Says, in a line, how the volume at `path` is read if it lies on a read-only medium.
 pub(crate) fn note(path: &Path, is_checked: bool) -> Option<String> {
     let (layout, _rights) = Layout::enter(path).ok()?;
     let medium = look(&layout).ok()?;
@@ -160,7 +161,7 @@ pub(crate) fn note(path: &Path, is_checked: bool) -> Option<String> {
 pub fn left_in_wal(path: &Path) -> Option<u64> {
     let (layout, _rights) = Layout::enter(path).ok()?;
     let left = layout.wal().metadata().ok()?.len();
-    // Whoever has it now uses that log.
+    // A process that holds it now uses that log.
     (left > 0 && hold(&layout).is_ok()).then_some(left)
 }
 

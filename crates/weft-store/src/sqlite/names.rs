@@ -19,8 +19,8 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Those of the volume of `layout`. The database and the segments count as they are now, the
-    /// write-ahead log from the first look on. A volume goes on without its intent log.
+    /// Makes the names of the volume of `layout`. The database and the segments count as they are
+    /// now, the write-ahead log from the first look on. A volume goes on without its intent log.
     pub(super) fn of(layout: &Layout) -> Names {
         let now = |path: &PathBuf| (path.clone(), identity(path).map_or_else(|_| OnceLock::new(), OnceLock::from));
         let mut files = vec![now(&layout.database)];
@@ -29,7 +29,7 @@ impl Names {
         Names { volume: layout.volume.clone(), files }
     }
 
-    /// None: nothing is written.
+    /// Makes no names: nothing is written.
     pub(super) fn none() -> Names {
         Names { volume: PathBuf::new(), files: Vec::new() }
     }

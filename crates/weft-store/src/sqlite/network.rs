@@ -24,7 +24,7 @@ pub(super) fn refuse_shared(layout: &Layout) -> Result<()> {
     }
 }
 
-/// Tells why a volume in `directory` cannot be used, by what is mounted there
+/// Returns the reason that a volume in `directory` cannot be used, by the file system mounted there
 /// (proc_pid_mountinfo(5)).
 fn refusal(mounts: &str, directory: &Path, is_one_file: bool) -> Option<String> {
     let mount = |line: &str| -> Option<(usize, String, String)> {

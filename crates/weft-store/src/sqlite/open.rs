@@ -41,11 +41,11 @@ use std::time::Duration;
 pub struct Volume {
     /// Its rows and blocks.
     pub store: Arc<SqliteStore>,
-    /// Where its files are.
+    /// Its files.
     pub layout: Layout,
     /// Copies of what was given up to open it.
     pub set_aside: Vec<PathBuf>,
-    /// What was found to be lost, and is gone on without, as asked for.
+    /// Losses that were found and accepted, as the caller asked for.
     pub given_up: Vec<String>,
 }
 
@@ -162,8 +162,8 @@ pub(super) fn connect(database: &Path, cache_mib: u32) -> Result<Connection> {
     connection::connect(database, cache_mib, Access::Shared)
 }
 
-/// A volume that is read beside whoever holds it, or where nothing can be written. This thread has
-/// the rights by which its files are used as long as this lives.
+/// A volume that is read beside the process that holds it, or where nothing can be written. This
+/// thread has the rights by which its files are used as long as this lives.
 pub(super) struct Beside {
     pub(super) layout: Layout,
     reading: Option<Reading>,
@@ -178,7 +178,7 @@ impl Beside {
         Ok(match medium::look(&layout)? {
             Medium::Writable => Beside { layout, reading: None, _rights },
             medium @ (Medium::ReadOnly | Medium::Linked(_)) => match Reading::open(&layout, Need::Rows) {
-                // Whoever holds it has made the files that this user could not make.
+                // Its holder has made the files that this user could not make.
                 Err(Error::Locked(_)) if medium == Medium::ReadOnly && medium::takes_writes(&layout) => {
                     Beside { layout, reading: None, _rights }
                 }
@@ -207,7 +207,7 @@ impl Beside {
     }
 }
 
-/// What a volume says of itself, held or not: as of its last commit. Errors as of [`open`], but for
+/// Reads the header of a volume, held or not, as of its last commit. Errors as of [`open`], but for
 /// `Locked`.
 pub fn header(path: &Path) -> Result<Header> {
     read_header(&Beside::open(path)?.connect()?)
@@ -220,7 +220,7 @@ pub fn open(path: &Path) -> Result<Volume> {
     open_with(path, Loss::Refuse)
 }
 
-/// As [`open`], with this done where what was synced is lost.
+/// Opens as [`open`] does; `loss` is done where synced operations are lost.
 pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     let (layout, _rights) = Layout::enter(path)?;
     medium::refuse_read_only(&layout)?;
@@ -230,7 +230,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
     let (mut set_aside, mut given_up) = judge_wal(&layout, &alone, loss)?;
     let database = Arc::new(Database::open(&layout.database)?);
     let (connection, access) = connect_somehow(&layout, 32).map_err(|error| alone.explain(error, &layout))?;
-    // Whoever opens may yet find that something is missing.
+    // The caller may yet find that something is missing.
     connection::at_close(&connection, AtClose::Leave)?;
     let header =
         read_header(&connection).map_err(|error| alone.explain(shape::explain(error, &connection), &layout))?;
@@ -324,7 +324,7 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     finish(parts, header, layout)
 }
 
-/// What a store is made of.
+/// The parts of a store.
 struct Parts {
     connection: Connection,
     access: Access,
@@ -458,13 +458,13 @@ fn without_database(layout: &Layout) -> Option<Error> {
     })
 }
 
-/// How often a volume is tried that another process holds, and how long after the last time. A
-/// process that is just being started has all files open that the one which starts it had, and
-/// holds what that one has let go since.
+/// Number of tries to hold a volume that another process holds, and the time between them. A
+/// process that is just being started has all files open that the process that starts it had, and
+/// so holds locks that this one has let go since.
 const HOLD_TRIES: u32 = 11;
 const HOLD_AGAIN: Duration = Duration::from_millis(10);
 
-/// Refuses a volume of which segments are `lost`.
+/// Refuses a volume whose segments are `lost`.
 fn refuse_lost_segments(lost: Vec<String>) -> Result<()> {
     let Some(lost) = lost.into_iter().next() else { return Ok(()) };
     Err(Error::Lost(format!(

@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A row of `freed`: number, segment, place and length.
 pub(super) type FreedRow = (i64, u32, u64, u64);
 
-/// What the rows of blocks say.
+/// The evidence that the rows of blocks give.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Proof {
     /// Rows of `freed` that lie over a block, and that block.
     pub(super) refuted: BTreeMap<i64, u64>,
-    /// Segments of which `segments` does not count what the blocks take.
+    /// Segments whose count in `segments` is not what the blocks take.
     pub(super) miscounted: BTreeSet<u32>,
 }
 

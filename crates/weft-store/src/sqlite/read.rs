@@ -115,7 +115,7 @@ pub(super) fn inodes(connection: &Connection, from: Ino, limit: usize) -> Result
     for row in all(connection, statement, (sql(from.0), sql(limit as u64)), inode_row)? {
         match row {
             Ok(row) => rows.push(row),
-            // It must not hide those before it. Whoever goes on after those comes to it.
+            // It must not hide those before it. A reader that goes on after those comes to it.
             Err(_) if !rows.is_empty() => break,
             Err(error) => return Err(error),
         }
@@ -124,7 +124,8 @@ pub(super) fn inodes(connection: &Connection, from: Ino, limit: usize) -> Result
     if ordered { Ok(rows) } else { Err(disordered("fileatt")) }
 }
 
-/// What pages through a table would never end if a damaged tree gave back what was before.
+/// Returns the error for rows out of order: if a damaged tree gave back earlier rows, paging
+/// through the table would never end.
 fn disordered(table: &str) -> Error {
     Error::Corrupt(format!("rows of the table {table} are not in order; 'weft check' tells more"))
 }
@@ -163,7 +164,7 @@ fn in_order<T>(rows: Vec<T>, after: Cookie, position: impl Fn(&T) -> Cookie) -> 
     if is_ordered { Ok(rows) } else { Err(disordered("naming")) }
 }
 
-/// Those of them that are as they were written.
+/// Reads those names that are as they were written.
 pub(super) fn whole_names(connection: &Connection, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
     let statement = "SELECT cookie, ino, kind, name, since, sum FROM naming INDEXED BY naming_order \
                      WHERE parent = ?1 AND cookie > ?2 \
@@ -173,8 +174,8 @@ pub(super) fn whole_names(connection: &Connection, parent: Ino, after: Cookie, l
     in_order(rows, after, |row| row.cookie)
 }
 
-/// An entry: its position, what it names and of which kind that is, its name, the commit that wrote
-/// it, the sum.
+/// Reads an entry: its position, the inode and its kind, its name, the commit that wrote it, the
+/// sum.
 fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
     let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
     let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
@@ -293,7 +294,8 @@ pub(super) fn block_bytes(connection: &Connection, id: BlockId) -> Result<Block>
     found.ok_or_else(|| Error::Corrupt(format!("the bytes of block {} are missing", id.0)))
 }
 
-/// What verifies parts of a block; none where that is missing, or does not belong to its value.
+/// Returns the data that verifies parts of a block; none where it is missing, or does not belong to
+/// its value.
 pub(super) fn parts(connection: &Connection, block: &BlockRef) -> Result<Option<Parts>> {
     let mut statement = connection.prepare_cached("SELECT parts FROM blocks WHERE id = ?1").map_err(failed)?;
     let own = |parts: &[u8]| Parts::from_bytes(parts, &block.value, block.base);

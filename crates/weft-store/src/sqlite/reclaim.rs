@@ -1,11 +1,11 @@
 //! Gives space of dead blocks back to the file system, after the commit that freed it is durable.
 //!
 //! A little of it is given back at once. Much takes a while, for which nobody should wait: a thread
-//! does that. Space is given back in the order in which it was freed, so that the rows of `freed`
-//! that can go are those up to a number.
+//! gives it back. Space is given back in the order in which it was freed, so that the rows of
+//! `freed` that can go are those up to a number.
 //!
 //! Space that an earlier process freed, and files of whole segments, are given back by the thread
-//! once they are proved to be free (`proof`). What is not free stays, and is told of.
+//! once they are proved to be free (`proof`). Space that is not free stays, and is reported.
 
 use super::connection::{Access, connect};
 use super::proof::{FreedRow, Proof, prove};
@@ -21,7 +21,7 @@ use std::thread::{self, JoinHandle};
 /// More bytes than this are left to the thread.
 const BYTES_AT_ONCE: u64 = 8 << 20;
 
-/// What commits freed.
+/// The space that commits freed.
 #[derive(Default)]
 pub(super) struct FreedSpace {
     /// Rows of `freed`, ascending: number, segment, place and length.
@@ -48,7 +48,7 @@ impl FreedSpace {
     }
 }
 
-/// When dropped, waits until all is given back.
+/// Gives back freed space. When dropped, waits until all is given back.
 pub(super) struct Reclaimer {
     shared: Arc<Shared>,
     thread: Option<(Sender<FreedSpace>, JoinHandle<()>)>,
@@ -58,9 +58,9 @@ struct Shared {
     segments: Arc<Segments>,
     database: PathBuf,
     access: Access,
-    /// What was proved at the first need. Counts of segments that were right then are right since.
+    /// The proof made at the first need. Counts of segments that were right then are right since.
     proof: Mutex<Option<Arc<Proof>>>,
-    /// What was found that a person should know.
+    /// Notices for the user.
     notices: Mutex<Vec<String>>,
     /// Rows of `freed` up to this number can go.
     done: AtomicI64,
@@ -104,7 +104,7 @@ impl Reclaimer {
         self.shared.proof.lock().as_ref().map_or_else(Vec::new, |proof| proof.refuted.keys().copied().collect())
     }
 
-    /// What was found since the last call that a person should know.
+    /// Returns notices for the user since the last call.
     pub(super) fn notices(&self) -> Vec<String> {
         std::mem::take(&mut self.shared.notices.lock())
     }
@@ -119,7 +119,8 @@ impl Reclaimer {
         jobs.send(freed).expect("the thread works until there is nobody to send");
     }
 
-    /// What is being given back now, to be waited for by whoever does not hold the writer.
+    /// Returns the space that is being given back now, for callers that do not hold the writer to
+    /// wait for.
     pub(super) fn ongoing(&self) -> Ongoing {
         Ongoing { shared: self.shared.clone() }
     }
@@ -188,7 +189,7 @@ impl Shared {
         }
     }
 
-    /// Sees what of `freed` is free, unless that is known.
+    /// Proves which of `freed` is free, unless that is known.
     fn prove(&self, freed: &FreedSpace) -> Result<()> {
         if !freed.is_to_prove() || self.proof.lock().is_some() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Makes durable anew what a failed sync may have lost.
+//! Makes durable again the writes that a failed sync may have lost.
 //!
 //! The kernel writes pages back when it likes. If that fails it marks them clean, tells the next
 //! fsync(2) of each open descriptor once, and forgets. The pages are in memory and not on the disk,

@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes, as they were after the last commit.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    /// Of the log that the database has still to take in, and so may grow by.
+    /// Bytes of the log that the database has still to take in, and so may grow by.
     pub(super) waiting: AtomicU64,
-    /// That rows can take without a byte more of the file system.
+    /// Bytes that rows can take without a byte more of the file system.
     pub(super) within: AtomicU64,
 }
 
 impl Room {
-    /// That of a volume whose log has so many bytes, and was not looked at yet.
+    /// Makes the room of a volume whose log has so many bytes, and was not looked at yet.
     pub(super) fn of_log(bytes: u64) -> Room {
         Room { waiting: AtomicU64::new(bytes), ..Room::default() }
     }
 
-    /// Looks how much there is, by the `connection` that writes; `log` is the write-ahead log. What
-    /// cannot be looked at stays as it was.
+    /// Measures the room, by the `connection` that writes; `log` is the write-ahead log. A figure
+    /// that cannot be read stays as it was.
     pub(super) fn look(&self, connection: &Connection, log: &Path) {
         let frames = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
         let bytes = |pages: i64| u64::try_from(pages).unwrap_or(0) * PAGE;

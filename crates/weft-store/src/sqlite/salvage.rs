@@ -1,11 +1,11 @@
-//! Bringing what can be read of a broken volume, verified, into a new one.
+//! Salvage of the readable parts of a broken volume, verified, into a new one.
 //!
 //! Rows are found page by page (`pages`, `rows`), whatever became of the tree over them. A file is
-//! brought if its row is there, all of its blocks are, each hashes to its value, and together they
-//! give the digest that was kept; where that is damaged, what else proves them counts
-//! (`undigested`). A file whose row is gone is made of its blocks, if each of them is whole, and
-//! told of as missing: what followed them nobody knows. The new volume is then checked and repaired
-//! as any other: what has lost its name is found in `/lost+found`.
+//! salvaged if its row is there, all of its blocks are, each hashes to its value, and together they
+//! give the stored digest; where that is damaged, other proof of them counts (`undigested`). A file
+//! whose row is gone is made of its blocks, if each of them is whole, and reported as missing:
+//! nobody knows if more followed them. The new volume is then checked and repaired as any other:
+//! inodes without a name are found in `/lost+found`.
 
 mod intents;
 mod logs;
@@ -64,18 +64,18 @@ pub(super) fn volume_in(page: &[u8]) -> Option<Header> {
     rows::volume(&record.columns).and_then(|(volume, holds)| holds.then_some(volume))
 }
 
-/// What could not be brought, or not as it was.
+/// Something that could not be salvaged, or not as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Of which kind it is: "file", "directory", "name", "page", "operations", "write-ahead log", …
+    /// Its kind: "file", "directory", "name", "page", "operations", "write-ahead log", …
     pub kind: &'static str,
-    /// Where it was, if that can be told; else what is known of it.
+    /// Its path, if that can be told; else what is known of it.
     pub what: Vec<u8>,
-    /// Why it is missing.
+    /// The reason that it is missing.
     pub why: String,
 }
 
-/// What was brought.
+/// The result of a salvage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// Files, all of their content verified.
@@ -86,7 +86,7 @@ pub struct Salvaged {
     pub others: u64,
     /// Bytes of content.
     pub bytes: u64,
-    /// What of it is in `/lost+found` now, under its number.
+    /// Inodes among these that are in `/lost+found` now, under their numbers.
     pub nameless: u64,
     /// Files, links and devices among these whose digest is damaged, and which the hashes of their
     /// entries prove.
@@ -99,13 +99,13 @@ pub struct Salvaged {
     pub unproved: u64,
     /// Operations that were synced and wait in the intent log: the first mount applies them.
     pub waiting: u64,
-    /// What was not.
+    /// Everything that could not be salvaged.
     pub missing: Vec<Missing>,
 }
 
-/// Brings what can be read of the volume at `path`, which nobody may have mounted and which stays
+/// Copies the readable parts of the volume at `path`, which nobody may have mounted and which stays
 /// as it is, to a new volume at `new`. Works under the name `new` with `.unfinished` behind it.
-/// Errors: `Locked`, `Unusable`, and what keeps the new volume from being made.
+/// Errors: `Locked`, `Unusable`, and those that keep the new volume from being made.
 pub fn salvage(path: &Path, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Salvaged> {
     salvage_as(&Making::default(), path, new, progress)
 }
@@ -190,7 +190,7 @@ fn take_name(target: &Layout, new: &Path) -> Result<()> {
     synced.and_then(fsync).map_err(|errno| failed()(errno.into()))
 }
 
-/// What a volume was that does not say so any more.
+/// Guesses the header of a volume whose own row is gone.
 fn guess(layout: &Layout, found: &Found, pages: &Pages) -> Header {
     let block = |cell| pages.record(cell).and_then(|record| rows::block(record.row?, &record.columns));
     let longest = found.blocks.values().filter_map(|cell| block(*cell)).map(|(block, ..)| block.length).max();
@@ -321,7 +321,7 @@ impl Salvage<'_> {
         Ok(brought)
     }
 
-    /// Tells what became of blocks that no file names.
+    /// Reports blocks that no file names.
     fn tell_unnamed(&mut self, count: u64, what: &str) {
         if count > 0 {
             self.miss("block", "of no file".into(), format!("{count} in all, {what}"));
@@ -405,8 +405,8 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Tells whose attributes were not all found, gives them up, and closes what they may have
-    /// closed.
+    /// Reports inodes whose attributes were not all found, gives the attributes up, and closes the
+    /// access that they may have closed.
     fn miss_xattrs(&mut self, connection: &Connection) -> Result<()> {
         let lacking = "SELECT f.ino, f.xattrs, count(x.ino) FROM fileatt f LEFT JOIN xattr x ON x.ino = f.ino \
                        WHERE f.xattrs > 0 GROUP BY f.ino HAVING count(x.ino) < f.xattrs";
@@ -467,8 +467,8 @@ impl Salvage<'_> {
         sums::seal(connection)
     }
 
-    /// Drops what has another digest than was kept of it: rows of different moments, or damage that
-    /// nothing else shows. Tells what digests say of the rest that is not as it was.
+    /// Drops content that has another digest than the stored one: rows of different moments, or
+    /// damage that nothing else shows. Reports the rest that by its digests is not as it was.
     fn drop_unlike(&mut self, connection: &Connection, target: &Layout) -> Result<()> {
         if !self.volume.options.digests {
             return self.judge_made(None);
@@ -488,8 +488,8 @@ impl Salvage<'_> {
         self.prove_undigested(connection, &scan)
     }
 
-    /// Has the new volume checked and repaired: links are counted anew, digests follow, what lost
-    /// its name gets one.
+    /// Has the new volume checked and repaired: links are recounted, digests follow, inodes that
+    /// lost their name get one.
     fn check(&mut self, target: &Layout) -> Result<()> {
         let options = CheckOptions { repair: Repair::Yes, read_data: false };
         let findings = check(&target.volume, options, self.progress)?;

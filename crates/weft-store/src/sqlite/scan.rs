@@ -1,4 +1,4 @@
-//! All that is kept of digests, compared with the rows that it follows from, or made anew from
+//! Comparison of stored digests with the rows that they follow from, and their rebuilding from
 //! them.
 
 use super::digests::Rows;
@@ -27,7 +27,7 @@ type Key = (Ino, Vec<u8>);
 /// A directory, a name in it, the inode it names, and the hash that is kept.
 type Entry = (Ino, Name, Ino, Option<Digest>);
 
-/// For a scan in one transaction.
+/// Goes on: for a scan in one transaction.
 pub(super) fn go_on(_rows: u64) -> Result<()> {
     Ok(())
 }
@@ -47,7 +47,7 @@ pub(super) const OTHER_CONTENT: &str = "its digest is not that of its content, w
 /// The words for nodes that are damaged, gone, or not those that the digest was made of.
 pub(super) const OTHER_TREE: &str = "its digest is kept, but what is kept of the tree below it is damaged or gone";
 
-/// What is known of content that has no digest of its own.
+/// The evidence for content that has no digest of its own.
 pub(super) enum Proof {
     /// The hash of an entry says the same.
     Entry,
@@ -127,9 +127,9 @@ impl Scan<'_> {
         Ok(digests)
     }
 
-    /// Inodes of which something that is kept is wrong, and what. Each comparison is of rows of one
-    /// commit if a page's are: of a file with its blocks, an entry with what it names, a directory
-    /// with its entries.
+    /// Returns the inodes with wrong stored digests, and words for what is wrong. Each comparison
+    /// is of rows of one commit if a page's are: of a file with its blocks, an entry with what it
+    /// names, a directory with its entries.
     pub(super) fn wrong(&self, read_data: bool, between: Between<'_>) -> Result<Vec<(Ino, &'static str)>> {
         let mut wrong = Vec::new();
         self.each_inode(between, |row| {
@@ -173,7 +173,7 @@ impl Scan<'_> {
         Ok(wrong)
     }
 
-    /// True if what is kept of the tree of a file gives its digest, if it has one.
+    /// True if the stored tree of a file gives its digest, if it has one.
     fn is_tree_whole(&self, row: &InodeRow) -> Result<bool> {
         let Some(digest) = self.rows.inode(row.ino)?.and_then(|inode| inode.digest) else { return Ok(true) };
         self.digester.is_tree_whole(self.rows, self.block_size, row, digest)
@@ -249,14 +249,15 @@ impl Scan<'_> {
         Ok(proof)
     }
 
-    /// What entries say of the content of file `ino`, whose row was made anew around its blocks:
-    /// the permissions that their hashes cover are gone, so all that a file can have are tried.
+    /// Returns the evidence that entries give for the content of file `ino`, whose row was rebuilt
+    /// around its blocks: the permissions that their hashes cover are gone, so all that a file can
+    /// have are tried.
     pub(super) fn proof_of_blocks(&self, ino: Ino) -> Result<Proof> {
         Ok(self.proof(ino, Some(0..=0o7777))?.0)
     }
 
-    /// What entries say of the content of inode `ino`, if it has any of these `permissions`, else
-    /// its own; and the digest of that content.
+    /// Returns the evidence that entries give for the content of inode `ino`, if it has any of
+    /// these `permissions`, else its own; and the digest of that content.
     fn proof(&self, ino: Ino, permissions: Option<RangeInclusive<u32>>) -> Result<(Proof, Option<Digest>)> {
         let row = read::inodes(self.connection(), ino, 1)?.pop().filter(|row| row.ino == ino);
         let Some(row) = row else { return Ok((Proof::Contradiction, None)) };
@@ -277,7 +278,7 @@ impl Scan<'_> {
         Ok((proof, digest))
     }
 
-    /// Makes all that is kept anew, but for the digests of the files in `stay`, whose content says
+    /// Rebuilds all stored digests, but for those of the files in `stay`, whose content gives
     /// another.
     pub(super) fn renew(&self, stay: &Unlike) -> Result<()> {
         let inodes = stay.keys().map(|ino| Ok((*ino, self.rows.inode(*ino)?.and_then(|inode| inode.digest))));
@@ -306,9 +307,9 @@ impl Scan<'_> {
 /// is.
 struct Compared<'a> {
     rows: &'a Rows<'a>,
-    /// Whether blocks may be read, where their rows do not say enough.
+    /// True if blocks may be read, where their rows do not say enough.
     reads: bool,
-    /// Whether one would have had to be.
+    /// True if a block would have had to be read.
     unread: Cell<bool>,
     wrong: Cell<bool>,
 }
@@ -324,7 +325,7 @@ impl<'a> Compared<'a> {
     }
 }
 
-/// What is kept, if anything is; none at all if it is damaged.
+/// Returns the stored data, if any; none at all if it is damaged.
 #[expect(clippy::option_option, reason = "nothing that is kept is not the same as something that cannot be told")]
 fn kept(read: Result<Option<Vec<u8>>>) -> Result<Option<Option<Vec<u8>>>> {
     match read {

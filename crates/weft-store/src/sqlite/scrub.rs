@@ -33,7 +33,7 @@ use std::thread;
 /// Blocks listed at once.
 const PAGE: usize = 4096;
 
-/// Most findings about rows that are told.
+/// Most findings about rows that are reported.
 const FINDINGS_MAX: usize = 1000;
 
 /// Runs of blocks read at once: more than there are processors, for most of them wait for the disk.
@@ -150,7 +150,7 @@ impl Scrub<'_> {
         Ok(findings)
     }
 
-    /// Whose the damaged blocks are.
+    /// Returns findings that name the files of the damaged blocks.
     fn name(&self, damaged: &BTreeSet<BlockId>) -> Result<Vec<Finding>> {
         let mut found = DamagedBytes::default();
         if damaged.is_empty() {
@@ -208,7 +208,7 @@ impl Scrub<'_> {
     }
 }
 
-/// Those of `blocks` that are not what they should be, several read at once.
+/// Returns those of `blocks` that are not what they should be, several read at once.
 fn verify(volume: &Beside, segments: Option<&Segments>, blocks: &[BlockRef]) -> Result<Vec<BlockRef>> {
     let runs = runs(blocks);
     let (next, wrong, failure) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(None));

@@ -58,12 +58,12 @@ struct Open {
     file: Arc<File>,
     /// The same file past the page cache, where the file system can do that.
     direct: Option<Arc<File>>,
-    /// Where a sequential reader would go on, and how far ahead was asked for.
+    /// Offset at which a sequential reader would go on, and the end of what was asked for ahead.
     next: u64,
     ahead: u64,
 }
 
-/// Where the next block goes. Kept by the writer; changed only by commits that succeed.
+/// The place of the next block. Owned by the writer; changed only by commits that succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tail {
     pub(super) segment: u32,
@@ -87,12 +87,12 @@ impl Segments {
         }
     }
 
-    /// Those of the volume of `layout`, if it has any.
+    /// Returns the segments of the volume of `layout`, if it has any.
     pub(super) fn of(layout: &Layout) -> Option<Segments> {
         layout.segments.clone().map(Segments::new)
     }
 
-    /// Those in a directory where nothing can be written.
+    /// Returns the segments in a directory where nothing can be written.
     pub(super) fn new_to_read(directory: PathBuf) -> Segments {
         Segments { writes: false, ..Segments::new(directory) }
     }
@@ -147,7 +147,7 @@ impl Segments {
         Ok((file, direct))
     }
 
-    /// Where `blocks` go if they are appended after `tail`, and the new tail.
+    /// Returns the places of `blocks` if they are appended after `tail`, and the new tail.
     pub(super) fn assign(mut tail: Tail, blocks: &[NewBlock]) -> (Vec<Place>, Tail) {
         // What is durable already shares no page with what is written now.
         tail.length = tail.length.next_multiple_of(PAGE);
@@ -187,8 +187,8 @@ impl Segments {
         written.map_err(|error| self.io("cannot append to", segment, error))
     }
 
-    /// Makes the blocks at `places`, in the order they were appended, durable. What a sync that
-    /// failed was about is never synced again: the next try writes its blocks anew.
+    /// Makes the blocks at `places`, in the order they were appended, durable. After a failed sync
+    /// its bytes are never synced again: the next try rewrites the blocks.
     pub(super) fn sync(&self, places: &[Place]) -> Result<()> {
         let mut segments = places.iter().map(|place| segment_of(*place).0).collect::<Vec<_>>();
         segments.dedup();
@@ -325,7 +325,7 @@ impl Segments {
         self.known.check(&self.directory, all, |id| self.path(id))
     }
 
-    /// Where the files are.
+    /// Returns the directory of the files.
     pub(super) fn directory(&self) -> &Path {
         &self.directory
     }
@@ -342,8 +342,8 @@ impl Segments {
         })
     }
 
-    /// Tells how segment `id`, whose blocks end at `length`, is not there, if it is not. The last
-    /// block's space may lack less than a page.
+    /// Describes how segment `id`, whose blocks end at `length`, is missing or short, if it is. The
+    /// last block's space may lack less than a page.
     pub(super) fn lost(&self, id: u32, length: u64) -> Option<String> {
         let path = self.path(id);
         match path.metadata() {

@@ -7,7 +7,7 @@ use crate::shape::{Misfit, Weight, differing, is_hopeless, quoted, refuse};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
-/// What is left where the schema is damaged: no other command reads its tables.
+/// Advice where the schema is damaged: no other command reads its tables.
 const SALVAGE: &str = "have 'weft check --salvage VOLUME NEW' bring what can be read to a new volume";
 
 fn failed(source: rusqlite::Error) -> Error {
@@ -143,7 +143,7 @@ pub(super) fn mend(connection: &Connection, repair: Repair) -> Result<(Vec<Findi
     Ok((misfits.iter().map(|misfit| advised(misfit, repair)).collect(), is_hopeless))
 }
 
-/// What is told of a misfit. Of a schema that nothing puts right only a salvage can be had.
+/// Returns the finding for a misfit. A schema that nothing puts right can only be salvaged.
 fn advised(misfit: &Misfit, repair: Repair) -> Finding {
     let mut finding = misfit.finding(repair);
     if is_hopeless(std::slice::from_ref(misfit)) {

@@ -5,8 +5,8 @@
 //! What fsyncs relied on can. Before one is answered because a commit has what it asks for, the
 //! intent log names that commit, durably; and each of its records names the durable commit that it
 //! follows. So if the database, as SQLite sees it with the frames before this one, has all commits
-//! that its intent log names, nobody was told that the frame is safe. If it has not, it is refused
-//! in any case.
+//! that its intent log names, no fsync relied on the frame. If it has not, it is refused in any
+//! case.
 
 use super::connection::{AtClose, at_close, connect_beside};
 use super::layout::Layout;
@@ -24,7 +24,7 @@ pub(super) fn is_torn(layout: &Layout) -> Result<bool> {
     Ok(needs_log(header.counters.epoch) && misfit(&layout.log, &header)?.is_none())
 }
 
-/// What the volume says of itself. Nothing of it is changed.
+/// Reads the header of the volume. Changes nothing of it.
 fn header(layout: &Layout) -> Result<Header> {
     let connection = connect_beside(&layout.database)?;
     at_close(&connection, AtClose::Leave)?;

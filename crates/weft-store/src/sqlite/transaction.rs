@@ -1,8 +1,8 @@
 //! One commit: blocks as they come, then, in the same SQL transaction, the rows that name them.
 //!
-//! Blocks in segments are written on a thread of their own, a call's at a time, while whoever
-//! commits makes the next ones or the rows; the rows are committed when all blocks are written and
-//! synced.
+//! Blocks in segments are written on a thread of their own, a call's at a time, while the
+//! committing thread makes the next ones or the rows; the rows are committed when all blocks are
+//! written and synced.
 
 use super::SqliteStore;
 use super::apply::{NewRows, Writer};
@@ -24,10 +24,10 @@ pub(super) struct SqliteTransaction<'a> {
     writer: MutexGuard<'a, Writer>,
     durability: Durability,
     blocks: Vec<Stored>,
-    /// Where the next block goes if this is committed.
+    /// The place of the next block if this is committed.
     tail: Tail,
     writing: Work,
-    /// Those of whoever owns the volume, until all is done. Dropped last.
+    /// Rights of the volume's owner, until all is done. Dropped last.
     _rights: Rights,
 }
 
@@ -58,7 +58,7 @@ impl<'a> SqliteTransaction<'a> {
         Ok(places)
     }
 
-    /// As [`Transaction::put_blocks`].
+    /// Puts blocks as [`Transaction::put_blocks`] does.
     fn put(&mut self, mut blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
         if blocks.is_empty() {
             return Ok(Vec::new());
@@ -133,7 +133,7 @@ impl Drop for SqliteTransaction<'_> {
     }
 }
 
-/// What is done meanwhile, on a thread of its own if one can be had.
+/// Work done meanwhile, on a thread of its own if one can be had.
 enum Work {
     Running(JoinHandle<Result<()>>),
     Done(Result<()>),

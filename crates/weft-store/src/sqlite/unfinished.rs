@@ -8,7 +8,7 @@ use std::io::Read;
 /// Bytes of the database until its tables are copied into it, at the end.
 const BYTES_MAX: u64 = 4096;
 
-/// Where the database file has the number that says whose it is
+/// Offset in the database file of the number that tells which program it belongs to
 /// (<https://www.sqlite.org/fileformat2.html#application_id>).
 pub(super) const APPLICATION_ID_AT: usize = 68;
 

@@ -1,11 +1,11 @@
-//! Bringing a volume of an older format to this one.
+//! Upgrade of a volume of an older format to this one.
 //!
-//! The database is written anew in a file beside it, which takes its place in one step once it is
+//! The database is rewritten in a file beside it, which takes its place in one step once it is
 //! whole and on the disk. So a program of the old format finds the old database or a new one, by
 //! the header of the file, and an upgrade that was killed is begun again.
 //!
 //! Rows get the sums of what they hold, so whatever can be verified is verified before: content in
-//! rows by the digests that are kept of it.
+//! rows by its stored digests.
 
 mod left;
 mod rewrite;
@@ -58,7 +58,7 @@ pub fn upgrade(path: &Path, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -
     }
     refuse_other_format(&layout, &State::look(&layout)?)?;
     let _hold = hold(&layout)?;
-    // Whoever had it until now may have changed it.
+    // Its last holder may have changed it.
     let state = State::look(&layout)?;
     refuse_other_format(&layout, &state)?;
     let database = files::open(files::options().read(true), &layout.database);
@@ -183,7 +183,8 @@ fn refuse_old_operations(connection: &Connection, layout: &Layout) -> Result<()>
     if waits { Err(unclean(layout)) } else { Ok(()) }
 }
 
-/// Verifies what format `format` can tell of rows: that the database is whole, and content in rows.
+/// Verifies the volume as far as format `format` allows: that the database is whole, and content in
+/// rows.
 fn verify(connection: &Connection, format: u32) -> Result<()> {
     left::refuse_broken(connection)?;
     verify_attributes(connection)?;

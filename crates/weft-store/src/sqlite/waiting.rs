@@ -1,5 +1,5 @@
-//! Tells what the intent log of a volume has that nobody has mounted, beside whoever mounts it
-//! meanwhile.
+//! Reports the operations in the intent log of a volume that nobody has mounted, also if a mount
+//! begins meanwhile.
 
 use super::behind;
 use super::layout::Layout;

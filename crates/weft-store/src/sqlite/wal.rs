@@ -68,7 +68,7 @@ fn word(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
 struct Header {
     page_bytes: usize,
     big_endian: bool,
-    /// How often SQLite began the log anew before.
+    /// Number of times that SQLite restarted the log before.
     life: u32,
     salts: [u8; 8],
     sum: Sum,
@@ -97,8 +97,8 @@ impl Header {
         is_whole.then_some(right)
     }
 
-    /// What is known of the `frame` at `offset`, behind one with the sum `before`; its own sum may
-    /// be the right one.
+    /// Returns the state of the `frame` at `offset`, behind one with the sum `before`; its own sum
+    /// may be the right one.
     fn state(&self, frame: &[u8], offset: u64, before: Sum, is_right: bool) -> State {
         let differing = frame[8..16].iter().zip(self.salts).filter(|(found, right)| **found != *right).count();
         match (differing, is_right) {
@@ -125,7 +125,7 @@ pub(super) struct Frame<'a> {
     pub(super) number: u64,
     /// The page of the database that it holds.
     pub(super) page: u32,
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(super) offset: u64,
     /// All of it, as it lies in the file.
     pub(super) bytes: &'a [u8],
@@ -149,13 +149,13 @@ pub(super) struct Judged {
     pub(super) state: State,
     /// The page of the database that it says it holds.
     pub(super) page: u32,
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub(super) offset: u64,
     /// Pages that the database has after it, if it ends a commit; else 0.
     pub(super) pages: u32,
 }
 
-/// What is known of a frame of a damaged log.
+/// The state of a frame of a damaged log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Whole,
@@ -165,7 +165,7 @@ pub(super) enum State {
     Unknown,
 }
 
-/// What a log holds, as SQLite would see it.
+/// The content of a log, as SQLite would see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// Whole frames, one after another from the first on.
@@ -174,7 +174,7 @@ pub(super) struct Found {
     pub(super) committed: u64,
     /// Bytes up to the end of that.
     pub(super) bytes: u64,
-    /// Why what follows is damage, if it is.
+    /// The damage that follows, if any.
     pub(super) rot: Option<Rot>,
 }
 
@@ -204,7 +204,7 @@ pub(super) struct Wal {
 }
 
 impl Wal {
-    /// Where the log of a database is.
+    /// Returns the path of the log of a database.
     pub(super) fn path_of(database: &Path) -> PathBuf {
         beside(database, "-wal")
     }
@@ -397,7 +397,7 @@ impl Wal {
         self.read(page, offset + FRAME_HEADER_BYTES as u64)
     }
 
-    /// Writes frames 1 to `last` anew, each verified, cuts off what follows and syncs the file.
+    /// Rewrites frames 1 to `last`, each verified, cuts off what follows and syncs the file.
     /// Without error, all of them are on the disk, whatever became of earlier writes. `visit` looks
     /// at each.
     pub(super) fn rewrite(&self, last: u64, visit: &mut dyn FnMut(Frame<'_>)) -> Result<()> {
@@ -426,14 +426,14 @@ impl Wal {
 /// A frame that is not whole.
 struct Suspect<'a> {
     bytes: &'a [u8],
-    /// Where it begins in the file.
+    /// Its offset in the file.
     offset: u64,
     header: Header,
-    /// What its own should be.
+    /// The sum that it should have.
     right: Sum,
 }
 
-/// In which part of a frame one byte is wrong, if that is all.
+/// Returns the part of a frame in which one byte is wrong, if that is all.
 fn rot(frame: &Suspect<'_>) -> Option<&'static str> {
     let differing = |from: usize, expected: &[u8]| {
         let places = (from..).zip(&frame.bytes[from..]).zip(expected);
@@ -461,10 +461,10 @@ impl Suspect<'_> {
         self.bytes.iter().enumerate().any(|(other, byte)| *byte != 0 && part(other) == part(at))
     }
 
-    /// Where the word is of which one byte, changed, would make the checksum right. The sums are
-    /// linear: a change of a word by *d* changes both by *d* times a number that follows from the
-    /// word's place alone. A sector of zeros and a single other byte is taken for rot now and then,
-    /// if it was not written: that is refused, and not lost.
+    /// Returns the offset of the word in which one changed byte would make the checksum right. The
+    /// sums are linear: a change of a word by *d* changes both by *d* times a number that follows
+    /// from the word's place alone. A sector of zeros and a single other byte is taken for rot now
+    /// and then, if it was not written: that is refused, and not lost.
     fn wrong_word(&self) -> Option<usize> {
         let stored = Sum::read(self.bytes, 16);
         let wanted = (stored.0.wrapping_sub(self.right.0), stored.1.wrapping_sub(self.right.1));

@@ -94,7 +94,7 @@ fn so_do_they_in_postgresql() {
     }
 }
 
-/// Which attribute a damaged row was is as unknown as with one that is gone.
+/// The attribute of a damaged row is as unknown as that of a row that is gone.
 #[test]
 fn a_damaged_attribute_that_is_given_up_leaves_nobody_more_rights() {
     let directory = tempfile::tempdir().expect("a directory");

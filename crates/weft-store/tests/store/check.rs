@@ -1,4 +1,4 @@
-//! What a check finds and repairs.
+//! Findings and repairs of a check.
 
 use crate::contract::{HOMES, new_volume, options};
 use crate::sample::{self, CLONE, DIRECTORY, LARGE, SMALL, SUBDIRECTORY};

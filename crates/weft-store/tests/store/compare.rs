@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use weft_digest::Value;
 use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Nth, ReadMode, Result, Store};
 
-/// What can be read of a store. Where blocks lie is no part of it.
+/// Everything that can be read of a store. The place of blocks is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     header: Header,

@@ -1,4 +1,4 @@
-//! What every store must do, tried on all of them with the same batches.
+//! The contract of every store, tried on all of them with the same batches.
 
 use crate::compare::state;
 use crate::generate::{Change, batch, changes};

@@ -1,4 +1,5 @@
-//! What a crash leaves: the files as they are at some moment, less what no sync had reached.
+//! The remains of a crash: the files as they are at some moment, less the bytes that no sync had
+//! reached.
 
 use crate::compare::{State, state};
 use crate::contract::{HOMES, config, new_volume, options};

@@ -10,7 +10,7 @@ use weft_store::sqlite::{self, open};
 use weft_store::*;
 use weft_testkit::Cluster;
 
-/// Whatever bit of what is kept is flipped, a check says so, and where; after its repair all is as
+/// A check reports any flipped bit of stored digests, and its place; after its repair all is as
 /// before.
 #[test]
 fn a_flipped_bit_of_what_is_kept_is_found_and_put_right() {
@@ -145,8 +145,7 @@ impl Edited<'_> {
     }
 }
 
-/// What is kept of a file's tree is not believed once the file changed while a part of it was
-/// damaged.
+/// The stored tree of a file is not believed once the file changed while a part of it was damaged.
 #[test]
 fn no_digest_is_made_of_what_is_stale_or_gone() {
     let directory = tempfile::tempdir().expect("a directory");

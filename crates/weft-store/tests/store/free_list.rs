@@ -1,4 +1,4 @@
-//! What a wrong byte in SQLite's list of free pages does.
+//! The effects of a wrong byte in SQLite's list of free pages.
 
 use crate::check::{database, look, sample_volume};
 use crate::compare::{State, state};
@@ -42,7 +42,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize
 }
 
-/// Where the first page of the list lies, which has more entries than one.
+/// Returns the offset of the first page of the list, which has more entries than one.
 fn trunk(bytes: &[u8]) -> usize {
     let at = (word(bytes, 32) - 1) * PAGE;
     assert!(word(bytes, at + 4) > 8, "{} free pages", word(bytes, 36));

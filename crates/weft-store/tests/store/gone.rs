@@ -28,7 +28,7 @@ impl Volume<'_> {
         self.location.open(OpenOptions::default()).expect("opened").store
     }
 
-    /// All that is told but notes.
+    /// Returns all findings but notes.
     fn check(&self, repair: Repair) -> Vec<Finding> {
         let options = CheckOptions { repair, read_data: false };
         let findings = self.location.check(options, &mut |_| {}).expect("checked");
@@ -166,7 +166,7 @@ fn a_file_whose_row_is_gone_stays_damage_and_keeps_its_name_if_there_is_content(
             "/symlink: the entry names inode 25, whose row is gone with all that it held",
         ];
         for _ in 0..2 {
-            // Whoever counts inodes tells more.
+            // Checks that count inodes report more.
             for said in [volume.scrubbed(), volume.told(Repair::No), volume.told(Repair::Yes)] {
                 assert!(told.iter().all(|what| said.iter().any(|said| said == what)), "{said:?}");
             }
@@ -190,7 +190,7 @@ fn a_file_whose_row_is_gone_stays_damage_and_keeps_its_name_if_there_is_content(
     });
 }
 
-/// Whether zeros were a hole is told where a digest says it.
+/// A check reports whether zeros were a hole where a digest says so.
 #[test]
 fn a_file_made_of_its_blocks_is_compared_with_the_hash_of_its_entry() {
     let about = |volume: &Volume<'_>, repair| {
@@ -236,7 +236,7 @@ fn a_block_whose_row_is_gone_is_made_anew_if_its_bytes_are_there_and_a_digest_vo
     assert!(tried.iter().all(|what| !what.ends_with("(repaired)")), "{tried:?}");
 }
 
-/// An entry of which nothing else is known is no gap in a listing.
+/// An entry without any other row is no gap in a listing.
 #[test]
 fn a_listing_for_digests_fails_at_an_entry_whose_inode_has_no_row() {
     everywhere(|volume| {
@@ -325,8 +325,8 @@ fn kept(volume: &Volume<'_>) -> BTreeSet<String> {
     queries.into_iter().flat_map(&volume.list).collect()
 }
 
-/// Of a volume in which `what` was done: it is told, or all is as `before`; and a repair keeps what
-/// is there. What is given up then leaves a volume in order.
+/// Tests that a volume in which `what` was done reports it, or that all is as `before`; and that a
+/// repair keeps what is there. Giving up the rest then leaves a volume in order.
 fn is_told_and_kept(volume: &Volume<'_>, before: &Answers, what: &str) {
     let there = kept(volume);
     let told = volume.told(Repair::No);
@@ -346,7 +346,7 @@ fn is_told_and_kept(volume: &Volume<'_>, before: &Answers, what: &str) {
     }
     let given_up = volume.told(Repair::Discard);
     let left = volume.told(Repair::No);
-    // Bytes that are damaged stay so, whoever repairs.
+    // Damaged bytes stay so after any repair.
     let is_left = |told: &String| !told.contains("has no bytes");
     assert_eq!(left.into_iter().filter(is_left).collect::<Vec<_>>(), CLEAN, "{what}: gave up {given_up:?}");
 }

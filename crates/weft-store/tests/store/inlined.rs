@@ -1,5 +1,5 @@
-//! Rows of which one column is wrong: no content is lost that a digest or the blocks prove, and
-//! none is brought that nothing proves.
+//! Rows with one wrong column: no content is lost that a digest or the blocks prove, and none is
+//! salvaged that nothing proves.
 
 use crate::check::{database, look, sample_volume};
 use crate::contract::HOMES;
@@ -49,7 +49,7 @@ fn each_wrong_column(home: BlockHome, test: impl Fn(&Path, &Contents, u64, &str,
     assert!(tried > 250, "{tried} damages");
 }
 
-/// What must be there after `column` of `ino` was damaged.
+/// Returns the contents that must be there after `column` of `ino` was damaged.
 fn expected(before: &Contents, ino: u64, column: &str) -> Contents {
     let mut expected = before.clone();
     if column == "inline" && [SMALL, SYMLINK].contains(&ino) {
@@ -104,7 +104,7 @@ fn what_is_given_up_of_a_row_with_a_wrong_column_is_no_content_that_is_proved() 
     }
 }
 
-/// Where the row's digest is damaged too, the hash of an entry is what proves the content.
+/// The hash of an entry proves the content where the row's digest is damaged too.
 #[test]
 fn an_entry_proves_the_content_of_a_row_that_is_damaged_with_its_digest() {
     for home in HOMES {

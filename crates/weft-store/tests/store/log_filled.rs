@@ -11,7 +11,7 @@ const SECTOR: u64 = 512;
 /// The epoch of a volume that was not unmounted cleanly.
 const EPOCH: u64 = 7;
 
-/// What a volume says of itself whose last commit has operations up to `op`.
+/// Returns the header of a volume whose last commit has operations up to `op`.
 fn header(epoch: u64, commit: u64, op: u64) -> Header {
     let header = MemoryStore::new(VolumeOptions::default()).header().expect("in memory");
     let counters = Counters { epoch, op: OpNo(op), ..header.counters };

@@ -19,7 +19,7 @@ fn written(path: &Path) -> Contents {
     contents(&*open(path).expect("opened").store)
 }
 
-/// Has all of the write-ahead log copied, so that the next commit begins it anew.
+/// Has all of the write-ahead log copied, so that the next commit restarts it.
 fn begin_anew(path: &Path) {
     let beside = rusqlite::Connection::open(database(path)).expect("opened");
     beside.execute_batch("PRAGMA wal_autocheckpoint = 0").expect("set");

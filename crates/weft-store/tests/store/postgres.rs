@@ -1,5 +1,5 @@
-//! What can happen between a store and a server: broken connections, lost acknowledgements,
-//! conflicts, other daemons.
+//! Faults between a store and a server: broken connections, lost acknowledgements, conflicts, other
+//! daemons.
 
 use crate::compare::state;
 use crate::contract::{config, options};
@@ -106,8 +106,8 @@ proptest! {
     }
 }
 
-/// Under serializable isolation a commit fails whose lease was renewed since it began: that is told
-/// as a conflict, and a second try succeeds.
+/// Under serializable isolation a commit fails whose lease was renewed since it began: that is
+/// reported as a conflict, and a second try succeeds.
 #[test]
 fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
     let cluster = Cluster::shared();
@@ -160,7 +160,7 @@ fn a_commit_that_fails_while_it_looks_around_can_be_tried_again() {
     store.apply(&made(&*store, 3), Durability::Durable).expect("a second try succeeds");
 }
 
-/// Of `blocks` blocks, in a table of the file's own.
+/// Makes a file of `blocks` blocks, in a table of the file's own.
 fn a_file(store: &dyn Store, ino: u8, blocks: u8) {
     let mut changes = vec![Change::Inode { ino, size: u16::from(blocks), inline: None, nlink: 1 }];
     changes.extend((0..blocks).map(|index| Change::Block { ino, index, length: 5000 }));
@@ -292,7 +292,7 @@ fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
     assert_eq!(cluster.run(&format!("SELECT max(first) FROM {schema}.intents")), "2");
 }
 
-/// What is in memory at once when a log is read has a bound, and it is read to its end.
+/// The memory in use at once when a log is read has a bound, and the log is read to its end.
 #[test]
 fn a_long_log_is_read_in_parts() {
     const MIB: usize = 1 << 20;
@@ -326,7 +326,7 @@ fn a_long_log_is_read_in_parts() {
 }
 
 /// A server that stands before others may say that it cannot reach one of them, on a connection
-/// that goes on: nothing is told of what was asked for then, and all of it is asked for again.
+/// that goes on: no answer to the pending statements is used, and all of them are sent again.
 #[test]
 fn what_a_server_behind_the_server_had_is_asked_for_again() {
     let cluster = Cluster::shared();
@@ -361,7 +361,8 @@ fn what_a_server_behind_the_server_had_is_asked_for_again() {
     }
 }
 
-/// What the server was asked for once is read from a disk of this machine, but never what is wrong.
+/// A block that the server was asked for once is read from a disk of this machine, but never a
+/// wrong one.
 #[test]
 fn blocks_are_read_from_a_disk_cache_at_the_next_mount() {
     let address = Cluster::shared().address();
@@ -411,7 +412,7 @@ fn blocks_are_read_from_a_disk_cache_at_the_next_mount() {
     assert_eq!(store.disk_cache().expect("a cache").blocks, 10);
 }
 
-/// Blocks are asked for together: what is wrong with one of them is told of that one.
+/// Blocks are asked for together: damage to one of them is reported for that one alone.
 #[test]
 fn a_block_that_cannot_be_read_takes_no_other_with_it() {
     let cluster = Cluster::shared();
@@ -440,7 +441,7 @@ fn whoever_connects_during_commits_misses_none() {
     create(&address);
     let store = open(&address);
     let is_done = AtomicBool::new(false);
-    // More than are kept, so that some connect anew each time.
+    // More than are pooled, so that some reconnect each time.
     let readers = 12;
     std::thread::scope(|scope| {
         for _ in 0..readers {

@@ -59,8 +59,8 @@ fn is_there(schema: &str, table: &str) -> bool {
     !Cluster::shared().run(&format!("SELECT to_regclass('{schema}.{table}')")).is_empty()
 }
 
-/// What a check finds of own tables and of bytes that are gone; the files say nothing true of
-/// sizes.
+/// Returns the findings of a check about own tables and bytes that are gone; the files say nothing
+/// true of sizes.
 fn found(address: &Address, repair: Repair) -> Vec<(String, Outcome)> {
     let options = CheckOptions { repair, read_data: true };
     let findings = postgres::check(address, options, &mut |_| {}).expect("checked");

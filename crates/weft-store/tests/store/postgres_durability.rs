@@ -100,7 +100,7 @@ fn apply(store: &dyn Store, batch: &Batch) -> Result<()> {
     store.apply(batch, Durability::Durable).map(|_| ())
 }
 
-/// Whoever administers a server may have given the role or the database any settings.
+/// An administrator of a server may have given the role or the database any settings.
 #[test]
 fn settings_of_the_role_neither_break_a_volume_nor_weaken_it() {
     let server = Server::alone();

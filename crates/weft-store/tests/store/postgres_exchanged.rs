@@ -1,5 +1,5 @@
-//! Schemas that exchange their names under whoever reads one of them: another volume is never read
-//! for it.
+//! Schemas that exchange their names while one of them is read: another volume is never read for
+//! it.
 
 use crate::compare::state;
 use crate::contract::options;

@@ -225,7 +225,7 @@ fn an_upgrade_by_a_role_that_may_not_make_it_changes_nothing_and_says_who_may() 
     upgrade(Upgrade::Now).expect("upgraded");
 }
 
-/// Whatever the role that makes it gives to everybody by default.
+/// Holds whatever rights the role that makes it gives to everybody by default.
 #[test]
 fn a_stranger_on_the_server_reads_nothing_of_a_volume() {
     let roles = Roles::new();

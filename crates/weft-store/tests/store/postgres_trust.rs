@@ -217,7 +217,7 @@ fn an_administrator_runs_no_code_of_a_volumes_owner() {
     attack.is_harmless();
 }
 
-/// By the right TRIGGER on a table, which needs no right on the schema.
+/// A role could do so by the right TRIGGER on a table, which needs no right on the schema.
 #[test]
 fn no_other_role_puts_a_trigger_on_a_volume() {
     let attack = Attack::new();

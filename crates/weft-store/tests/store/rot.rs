@@ -1,4 +1,4 @@
-//! A write-ahead log that rots is told from one that a power cut has torn.
+//! A rotten write-ahead log is distinguished from one that a power cut has torn.
 
 use crate::compare::{State, state};
 use crate::contract::{HOMES, new_volume};
@@ -29,7 +29,7 @@ fn killed(directory: &tempfile::TempDir, home: BlockHome, commits: u8) -> (PathB
     (killed, states)
 }
 
-/// Where bytes of a frame of the log lie that are looked at: in the header of the log, of the
+/// Returns the offsets of the bytes of the log that are looked at: in the header of the log, of a
 /// frame, and in its page.
 fn places(length: usize) -> impl Iterator<Item = usize> {
     let in_header = [0, 3, 9, 17, 25, 31];

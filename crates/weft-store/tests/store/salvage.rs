@@ -62,7 +62,7 @@ fn a_whole_volume_is_brought_as_it_is() {
     }
 }
 
-/// Whatever page is gone: no wrong byte is brought, and what is not brought is told of.
+/// No wrong byte is salvaged, whatever page is gone, and the rest is reported.
 #[test]
 fn each_damaged_page_costs_no_more_than_what_it_held() {
     for (home, step) in HOMES.into_iter().zip([1, 11]) {
@@ -196,7 +196,8 @@ fn a_file_whose_row_is_gone_is_made_of_its_blocks_for_root_alone() {
     }
 }
 
-/// Why the file at `what` is among what is missing, and how many files are not proved whole.
+/// Returns the reason that the file at `what` is missing, and the number of files that are not
+/// proved whole.
 fn judged(path: &Path, new: &Path, what: &str) -> (String, u64) {
     let told = salvaged(path, new).expect("brought");
     let of = |missing: &&Missing| missing.kind == "file" && missing.what == what.as_bytes();
@@ -235,7 +236,7 @@ fn a_file_made_of_its_blocks_is_called_whole_only_if_its_entry_proves_that() {
     }
 }
 
-/// As a repair keeps them.
+/// They are brought as a repair keeps them.
 #[test]
 fn blocks_that_no_file_names_are_brought_as_one_file() {
     for home in HOMES {
@@ -317,8 +318,7 @@ fn a_file_whose_digest_is_damaged_and_whose_entry_says_another_is_not_brought() 
     }
 }
 
-/// Whatever page a damaged list of free pages names, the rows in it are brought, if others prove
-/// them.
+/// Rows in any page that a damaged list of free pages names are salvaged, if others prove them.
 #[test]
 fn pages_that_a_damaged_list_calls_free_are_read() {
     for home in HOMES {
@@ -346,7 +346,7 @@ fn pages_that_a_damaged_list_calls_free_are_read() {
             let told = salvaged(&path, &new).expect("brought");
             let after = open(&new).expect("opens").store;
             let (found, found_names) = (contents(&*after), names(&*after));
-            // No name proves an orphan: it is made anew of its blocks, and gets a name.
+            // No name proves an orphan: it is rebuilt from its blocks, and gets a name.
             for (ino, content) in &before {
                 assert!(found.get(ino) == Some(content), "inode {ino}, page {page}: {:?}", told.missing);
             }
@@ -359,7 +359,7 @@ fn pages_that_a_damaged_list_calls_free_are_read() {
     }
 }
 
-/// What was deleted lies in free pages as whole as ever, and stays deleted.
+/// Deleted rows lie in free pages as whole as ever, and stay deleted.
 #[test]
 fn rows_in_free_pages_that_nothing_lacks_stay_deleted() {
     let directory = tempfile::tempdir().expect("a directory");

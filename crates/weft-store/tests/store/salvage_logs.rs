@@ -1,4 +1,5 @@
-//! What a salvage takes of a write-ahead log, and what it tells of one that it does not take.
+//! The parts of a write-ahead log that a salvage takes, and its report of a log that it does not
+//! take.
 
 use crate::check::sample_volume;
 use crate::contract::HOMES;
@@ -11,7 +12,7 @@ use weft_block::Slice;
 use weft_store::sqlite::{Salvaged, open, salvage};
 use weft_store::*;
 
-/// What a volume holds.
+/// Returns the contents of a volume.
 fn written(path: &Path) -> Contents {
     contents(&*open(path).expect("opened").store)
 }
@@ -93,7 +94,7 @@ fn a_log_of_another_life_does_not_win_over_the_database() {
     }
 }
 
-/// Nothing older than what was damaged passes for it, and all of it is told.
+/// Nothing older passes for the damaged pages, and all of them are reported.
 #[test]
 fn a_damaged_log_costs_the_pages_that_are_damaged() {
     let directory = tempfile::tempdir().expect("a directory");

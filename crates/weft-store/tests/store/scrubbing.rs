@@ -48,7 +48,7 @@ fn a_scrub_holds_no_checkpoint_back_and_tells_no_damage_of_what_changes_meanwhil
     assert!(pages > 5, "{pages} pages");
 }
 
-/// So many commits of nothing.
+/// Makes `count` commits of nothing.
 fn commits(store: &dyn Store, count: u8) {
     (0..count).for_each(|_| drop(store.apply(&batch(store, &[]), Durability::Durable).expect("applied")));
 }

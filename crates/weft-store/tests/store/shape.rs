@@ -13,11 +13,11 @@ use weft_testkit::Cluster;
 /// A change of a schema.
 struct Case {
     statements: &'static str,
-    /// What is told of it.
+    /// Words of the finding.
     told: &'static str,
     /// True if the volume is not opened to be written.
     is_refused: bool,
-    /// What a repair makes of it.
+    /// Outcome of a repair.
     outcome: Outcome,
 }
 
@@ -33,8 +33,8 @@ fn is_clean(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.outcome == Outcome::Note)
 }
 
-/// Sees that `case` is refused and told of, that looking changes nothing, and what a repair makes
-/// of it.
+/// Asserts that `case` is refused and reported, that looking changes nothing, and the outcome of a
+/// repair.
 fn judge(case: &Case, look: &dyn Fn(Repair) -> Vec<Finding>, open: &dyn Fn() -> Result<State>, before: &State) {
     let Case { statements, told: words, is_refused, outcome } = case;
     let opened = open();

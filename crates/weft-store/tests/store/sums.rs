@@ -14,7 +14,7 @@ use weft_testkit::Cluster;
 
 pub type Answers = BTreeMap<String, Result<String>>;
 
-/// What `store` says of each thing in the sample, each asked for alone.
+/// Returns the answers of `store` about each thing in the sample, each asked for alone.
 pub fn answers(store: &dyn Store) -> Answers {
     let mut answers = Answers::new();
     let mut put = |what: String, answer: Result<String>| drop(answers.insert(what, answer));
@@ -41,7 +41,7 @@ pub fn answers(store: &dyn Store) -> Answers {
     answers
 }
 
-/// Writes what an access of the directory changes, and so the digests above it, if its row can be
+/// Writes the changes of an access of the directory, and so the digests above it, if its row can be
 /// read.
 fn touch(store: &dyn Store) -> Result<()> {
     let header = store.header()?;
@@ -56,7 +56,8 @@ fn touch(store: &dyn Store) -> Result<()> {
     store.apply(&batch, Durability::Durable).map(drop)
 }
 
-/// Whatever is told now must be what was told before; an orphan less is one that stays.
+/// Asserts that each answer now is the answer before or an error of corruption; an orphan less is
+/// one that stays.
 fn compare(before: &Answers, after: &Answers, what: &str) {
     for (asked, answer) in after {
         match (answer, &before[asked]) {
@@ -73,7 +74,7 @@ struct Cell {
     table: String,
     column: String,
     which: String,
-    /// What it holds, as SQL.
+    /// Its value, as SQL.
     value: String,
 }
 
@@ -286,7 +287,7 @@ fn what_commits_wrote_has_the_sums_it_should() {
     }
 }
 
-/// What deletes rows of a volume, and the volume.
+/// A function that edits rows of a volume, and one that opens the volume.
 type Volume<'a> = (&'a dyn Fn(&str), &'a dyn Fn() -> std::sync::Arc<dyn Store>);
 
 fn rows_that_are_gone_are_told((edit, open): Volume<'_>) {

@@ -44,7 +44,7 @@ fn change(life: u8) -> [Change; 1] {
     [Change::Xattr { ino: 2, name: 1, value: Some(value(life)) }]
 }
 
-/// Tells of which life the volume is.
+/// Returns the life that the volume is of.
 fn life_of(store: &dyn Store) -> u8 {
     let found = store.xattrs(Ino(2)).expect("readable");
     (0..=LIVES).find(|life| found[0].1 == value(*life)).expect("a whole value")
@@ -60,7 +60,7 @@ fn torn(before: &[u8], after: &[u8], keeps: &mut dyn FnMut(usize) -> bool) -> Ve
     bytes
 }
 
-/// Sectors of which the older content differs by one byte.
+/// Returns the sectors whose older content differs by one byte.
 fn alike(before: &[u8], after: &[u8]) -> Vec<usize> {
     let differing = |at: &usize| {
         let pairs = before[*at..].iter().zip(&after[*at..]).take(SECTOR);

@@ -137,7 +137,8 @@ fn a_volume_of_the_format_before_in_postgresql_is_the_same_after_an_upgrade() {
     assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
 }
 
-/// What `tests/old-volumes` put into the volumes of `tests/data`.
+/// Asserts that the content which `tests/old-volumes` put into the volumes of `tests/data` is
+/// there.
 pub fn has_what_the_old_program_wrote(store: &dyn Store) {
     let name = |parent, name: &str| {
         let row = store.name(parent, &Name::new(name.as_bytes()).expect("valid")).expect("readable");

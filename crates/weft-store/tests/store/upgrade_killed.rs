@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use weft_store::sqlite::{create, downgrade, open, upgrade};
 use weft_store::*;
 
-/// Where the new database grows.
+/// Returns the path at which the new database grows.
 fn unfinished(volume: &Path) -> PathBuf {
     PathBuf::from(format!("{}-upgrade", database(volume).display()))
 }
@@ -112,8 +112,8 @@ fn an_upgrade_keeps_the_owner_and_permissions_of_a_database() {
     assert_ne!(after.ino(), before.ino(), "it is a new file");
 }
 
-/// Makes what an upgrade by a program of format 5 left: `steps` of the log and of the database, in
-/// which all tables are replaced by those of format 5.
+/// Makes the remains of an upgrade by a program of format 5: `steps` of the log and of the
+/// database, in which all tables are replaced by those of format 5.
 fn killed_before(steps: impl FnOnce(&Connection, &Path)) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().expect("a directory");
     let path = load(&directory, include_str!("../data/format-3.sql"));

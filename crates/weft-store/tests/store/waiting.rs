@@ -1,4 +1,4 @@
-//! What checks tell of an intent log in PostgreSQL: of operations that wait in it, and of rows that
+//! Findings of checks about an intent log in PostgreSQL: operations that wait in it, and rows that
 //! are damaged or missing.
 
 use crate::contract::options;

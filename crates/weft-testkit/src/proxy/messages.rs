@@ -1,14 +1,14 @@
-//! What a client sends, message by message (PostgreSQL documentation, "Message Formats").
+//! The messages of a client, one by one (PostgreSQL documentation, "Message Formats").
 
 use std::collections::HashSet;
 
-/// What the server is asked to do instead of a commit that is refused.
+/// Statement sent to the server instead of a commit that is refused.
 const REFUSAL: &[u8] = b"DO $$BEGIN RAISE EXCEPTION 'injected' USING ERRCODE = 'serialization_failure'; END$$";
 
 /// The messages of one connection.
 #[derive(Default)]
 pub(super) struct Messages {
-    /// Of a message that has not come whole.
+    /// Bytes of a message that has not come whole.
     begun: Vec<u8>,
     /// The first one has no kind.
     has_started: bool,
@@ -19,8 +19,8 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// What to pass on now that `bytes` have come; a commit is left out, and one that fails put in
-    /// its place, if it `refuses`.
+    /// Returns the bytes to pass on now that `bytes` have come; a commit is left out, and one that
+    /// fails put in its place, if it `refuses`.
     pub(super) fn take(&mut self, bytes: &[u8], mut refuses: impl FnMut() -> bool) -> Vec<u8> {
         self.begun.extend_from_slice(bytes);
         let mut out = Vec::new();

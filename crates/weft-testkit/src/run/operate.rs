@@ -8,7 +8,7 @@ use weft_vfs::{
     Timestamp, Vfs,
 };
 
-/// Who makes things: neither the root's owner nor group, so that inheriting shows.
+/// The caller that makes things: neither the root's owner nor group, so that inheriting shows.
 const CALLER: Caller = Caller { uid: 7, gid: 8, holds: Holds::None };
 
 /// A umask of every day.
@@ -79,8 +79,8 @@ impl Driver {
         }
     }
 
-    /// What may be there when only a part of `operation` is: a copy is made in steps, which end
-    /// where a block of either file does.
+    /// Returns the states in which only a part of `operation` is done: a copy is made in steps,
+    /// which end where a block of either file does.
     fn parts(&self, operation: &Operation) -> Vec<Model> {
         let Operation::Copy { from, to, len } = operation else { return Vec::new() };
         let (Some((a, _)), Some((b, _))) = (self.file(from.0), self.file(to.0)) else { return Vec::new() };
@@ -93,7 +93,8 @@ impl Driver {
         ends(from.1).chain(ends(to.1)).filter_map(copied).collect()
     }
 
-    /// What the volume and the model say of the operation; none if there is nothing to do it to.
+    /// Performs the operation on the volume and the model and returns both outcomes; none if there
+    /// is nothing to do it to.
     fn on_both(&mut self, operation: &Operation) -> Option<(Outcome, Outcome)> {
         match operation {
             Operation::Make { .. } | Operation::MakeUnnamed { .. } | Operation::Symlink { .. } => {
@@ -273,13 +274,13 @@ impl Driver {
     }
 }
 
-/// What the model reads.
+/// Returns the bytes that the model reads.
 fn expected(model: &Model, id: NodeId, offset: usize, len: usize) -> &[u8] {
     let content = &model.nodes[id].content;
     &content[offset.min(content.len())..(offset + len).min(content.len())]
 }
 
-/// How many bytes both read, if they are the same.
+/// Returns the numbers of bytes that both read, if the bytes are the same.
 fn read(vfs: &Vfs, model: &Model, (id, ino): (NodeId, Ino), offset: usize, len: usize) -> (Outcome, Outcome) {
     let expected = expected(model, id, offset, len);
     let ours = vfs.read(ino, offset as u64, len).map(|rope| rope.to_vec()).map_err(|error| error.kind());

@@ -59,13 +59,13 @@ pub(super) const SEGMENTS: &[Rule] = &[
     ),
 ];
 
-/// Files that name a damaged block. One that is gone was told of before.
+/// Files that name a damaged block. A block that is gone was reported before.
 const FILES: &str = "SELECT CAST(e.ino AS INTEGER), CAST(e.idx * v.block_size AS INTEGER), \
     CAST(e.idx * v.block_size + b.length AS INTEGER), CAST(e.block AS INTEGER), bad.why \
     FROM volume v CROSS JOIN extents e JOIN blocks b ON b.id = e.block JOIN bad ON bad.block = e.block \
     ORDER BY e.ino, e.idx";
 
-/// How often blocks are named.
+/// Counts the references to each block.
 pub(super) const REFS: &str = "INSERT INTO refs_of SELECT block, count(*) FROM \
     (SELECT block FROM extents UNION ALL SELECT block FROM extents_history) GROUP BY block";
 
@@ -182,7 +182,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// What is wrong with the bytes of a block.
+    /// Returns the damage to the bytes of a block, if any.
     fn damage(&self, block: &BlockRef, segments: Option<&Segments>) -> Result<Option<String>> {
         if matches!(block.place, Place::Segment { .. }) && segments.is_none() {
             // A rule says so.

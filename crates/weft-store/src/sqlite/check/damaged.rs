@@ -1,9 +1,8 @@
 //! Rows that are not as a commit wrote them.
 //!
-//! What such a row said before is not known, so nothing is put right by what it says now, and it is
-//! never given the sum that fits it: it stays until the user has what it describes given up. What
-//! is kept of digests follows from other rows, and so does what is told of segments: that is made
-//! anew.
+//! The earlier content of such a row is not known, so nothing is put right by its present content,
+//! and it is never given the sum that fits it: it stays until the user gives up what it describes.
+//! Stored digests follow from other rows, and so do the rows of segments: these are rebuilt.
 
 use super::rules::{Rule, rule};
 use super::{Checker, bytes, failed, gone, text};
@@ -29,7 +28,7 @@ pub(super) const ATTRIBUTES: &str = "extended attributes go";
 /// A rule, and what giving up the rows that break it costs.
 pub(super) type Lasting = (Rule, &'static str);
 
-/// Rows of which nothing else tells what they said.
+/// Rows whose content follows from nothing else.
 const ROWS: &[Lasting] = &[
     (
         damaged!(
@@ -136,7 +135,7 @@ pub(in crate::sqlite) fn give_up_attributes(connection: &Connection) -> Result<(
 }
 
 impl Checker<'_> {
-    /// Tells the ways out while nothing is repaired, and what giving up the rows costs.
+    /// Reports the ways out while nothing is repaired, and the cost of giving up the rows.
     fn advise(&mut self, costs: &str) {
         // A copy of rows is of another engine, which nothing salvages.
         let salvage = match self.elsewhere {
@@ -150,7 +149,7 @@ impl Checker<'_> {
         self.volume_finding(what);
     }
 
-    /// Tells the rows that are damaged or gone, and gives them up if asked for.
+    /// Reports the rows that are damaged or gone, and gives them up if asked for.
     pub(super) fn damaged(&mut self, header: &Header) -> Result<()> {
         if !offenders(&self.connection, lasting().map(|(rule, _)| rule.offenders), 1)?.is_empty() {
             self.reach()?;

@@ -1,10 +1,10 @@
-//! Kept digests. Each follows from rows below it, so each is compared with what those give; what is
-//! wrong is made anew.
+//! Checks of stored digests. Each follows from rows below it, so each is compared with the digest
+//! that those give; wrong ones are rebuilt.
 //!
 //! But a digest of a file that is whole, and is not that of content whose rows are whole, is
 //! evidence: the content is of another moment, or damaged where nothing else shows it. It stays
-//! until the user has it given up. Other damage upsets digests, too: they are reported only where
-//! there is none, and where a repair has changed the content, its digest follows.
+//! until the user gives it up. Other damage upsets digests, too: they are reported only where there
+//! is none, and where a repair has changed the content, its digest follows.
 
 use super::{Checker, FINDINGS_MAX, Finding, Outcome, survey};
 use crate::digests::{Digester, ZeroValues};
@@ -50,8 +50,8 @@ impl Checker<'_> {
             let mut wrong = if others { Vec::new() } else { scan.wrong(read_data, &mut go_on)? };
             let mut stay = Unlike::new();
             if is_repair && self.options.repair == Repair::Yes && (others || !wrong.is_empty()) {
-                // As all is made anew, by the blocks, too: no digest may be lost for one that fits
-                // what was not looked at.
+                // As all are rebuilt, by the blocks, too: no digest may be lost for one that fits
+                // content that was not looked at.
                 stay = scan.contradictions(true)?;
                 if others {
                     // What the repair has changed follows.

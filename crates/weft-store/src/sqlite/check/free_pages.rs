@@ -1,9 +1,9 @@
-//! The list of free pages, where it is all that is broken: the database is made anew without it.
+//! The list of free pages, where it is all that is broken: the database is rebuilt without it.
 //!
 //! SQLite's `VACUUM` reads the trees alone, and replaces all of the database in one transaction: it
-//! fails, and changes nothing, where a tree cannot be read. What no tree leads to is gone then, and
-//! a page whose pointer was lost looks like one that the list lost. So it runs only where the list
-//! is what is wrong, and where a copy that was made in the same way lacks nothing.
+//! fails, and changes nothing, where a tree cannot be read. Pages that no tree leads to are gone
+//! then, and a page whose pointer was lost looks like one that the list lost. So it runs only where
+//! the list is wrong, and where a copy that was made in the same way lacks nothing.
 
 use super::integrity::{ADVICE, is_of_an_index, lines};
 use super::{Checker, check_rows, connect, failed};
@@ -25,14 +25,14 @@ pub(super) enum FreePages {
     Damaged(String),
     /// It is all that SQLite complains of, or that follows from it.
     Suspect(Complaints),
-    /// The database was made anew, or is a copy without it.
+    /// The database was rebuilt, or is a copy without it.
     Rebuilt,
 }
 
-/// What SQLite complains of, and what tells more.
+/// The complaints of SQLite, and what more is known.
 #[derive(Debug)]
 pub(super) struct Complaints {
-    /// How the list is not as it was left, if a seal or the list itself tells.
+    /// The difference of the list from its last state, if a seal or the list itself tells.
     list: Option<String>,
     lines: Vec<String>,
 }
@@ -64,7 +64,7 @@ impl Complaints {
         self.list.is_none() && !self.lines.iter().any(|line| is_of_the_list(line))
     }
 
-    /// Lines that tell them, the first of which says what to do.
+    /// Returns lines for the user; the first one gives advice.
     fn told(&self, layout: &Layout, is_safe: bool) -> Vec<String> {
         let database = &layout.database;
         let first = if is_safe {
@@ -105,8 +105,8 @@ impl Checker<'_> {
     }
 }
 
-/// Tells what the `complaints` come to, and makes the database anew without its list of free pages
-/// if that is asked for and loses nothing; it is checked then.
+/// Judges the `complaints`, and rebuilds the database without its list of free pages if that is
+/// asked for and loses nothing; it is checked then.
 pub(super) fn settle(
     connection: Connection,
     layout: Layout,
@@ -136,7 +136,8 @@ pub(super) fn settle(
     Ok(findings)
 }
 
-/// Checks what the trees lead to: a copy of the database, made of them alone and removed again.
+/// Checks the content that the trees lead to: a copy of the database, made of them alone and
+/// removed again.
 fn inspect(connection: &Connection, layout: &Layout, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     // A name that could be another volume's is not to be taken, nor removed.
     let place = files::parent_of(&layout.database);

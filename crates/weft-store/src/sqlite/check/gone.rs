@@ -1,9 +1,9 @@
 //! Rows that are gone as a whole, which other rows name or count.
 //!
-//! Nothing that is there is given up for them. A directory is made anew, for its names say what it
+//! Nothing that is there is given up for them. A directory is rebuilt, as its names say what it
 //! was. A block whose bytes are there gets a row if the digests of its files vouch for them.
-//! Anything else stays damage until the user has it given up; what a name still leads to then keeps
-//! that name.
+//! Anything else stays damage until the user gives it up; an inode that a name still leads to then
+//! keeps that name.
 
 use super::damaged::{ATTRIBUTES as NO_ATTRIBUTES, BLOCKS, Lasting};
 use super::rules::{Rule, rule};
@@ -95,7 +95,7 @@ pub(super) const ATTRIBUTES: Lasting = (
     NO_ATTRIBUTES,
 );
 
-/// Rows that are made anew: of directories, the root among them.
+/// Rows that are rebuilt: of directories, the root among them.
 pub(super) const REMADE: Rule = rule(
     "SELECT d.ino, NULL, printf('the directory''s row is gone, with owner, permissions and times; its %d entries are \
      there: a repair makes it anew for root alone', (SELECT count(*) FROM naming n WHERE n.parent = d.ino)) \
@@ -131,7 +131,7 @@ pub(super) const COMMITS: Rule = rule(
        (SELECT number, lead(number) OVER (ORDER BY number) AS next FROM commits) WHERE next > number + 1)"],
 );
 
-/// The last commit, of which the volume's own row tells the number.
+/// The last commit, whose number is in the volume's own row.
 pub(super) const LAST_COMMIT: Rule = rule(
     "SELECT NULL, NULL, printf('commit %d, the last one, has no row', number) FROM volume \
      WHERE NOT EXISTS (SELECT 1 FROM commits WHERE commits.number = volume.number)",
@@ -140,8 +140,8 @@ pub(super) const LAST_COMMIT: Rule = rule(
 );
 
 impl Checker<'_> {
-    /// Makes anew the rows that what is there tells enough of. Names of what is left without a row
-    /// lead nowhere.
+    /// Rebuilds the rows for which other rows say enough. Names of inodes that are left without a
+    /// row lead nowhere.
     pub(super) fn remake(&mut self, header: &Header) -> Result<()> {
         let is_any = |rule: &str| self.connection.prepare(rule).and_then(|mut found| found.exists(())).map_err(failed);
         let rowless = "SELECT 1 FROM extents WHERE ino NOT IN (SELECT ino FROM fileatt)";
@@ -153,7 +153,7 @@ impl Checker<'_> {
         self.rowless_files(header)
     }
 
-    /// Files of which a name and blocks are there.
+    /// Makes rows for files that have a name and blocks, but no row.
     fn rowless_files(&mut self, header: &Header) -> Result<()> {
         let named = "SELECT DISTINCT n.ino FROM naming n JOIN extents e ON e.ino = n.ino \
                      WHERE n.ino NOT IN (SELECT ino FROM fileatt)";
@@ -165,7 +165,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Tells if the hash of its entry is of the blocks of a file whose row is made anew.
+    /// Reports if the hash of its entry is of the blocks of a file whose row is rebuilt.
     fn compare_with_entry(&mut self, ino: i64, header: &Header) -> Result<()> {
         if !header.options.digests {
             return Ok(());
@@ -183,7 +183,7 @@ impl Checker<'_> {
         self.find(ino, format!("the hash of its entry {what}"), outcome)
     }
 
-    /// Blocks whose bytes are there.
+    /// Gives rows to blocks whose bytes are there.
     fn rowless_bytes(&mut self, header: &Header) -> Result<()> {
         let named = "SELECT DISTINCT e.ino FROM extents e WHERE e.block NOT IN (SELECT id FROM blocks) \
                      AND e.block IN (SELECT id FROM block_bytes)";

@@ -33,7 +33,7 @@ fn suspect(row: &Row<'_>) -> rusqlite::Result<(Suspect, Option<Kind>)> {
 }
 
 impl Checker<'_> {
-    /// Makes damaged rows anew around content in them that a digest proves.
+    /// Rebuilds damaged rows around content in them that a digest proves.
     pub(super) fn keep_inlined(&mut self, header: &Header) -> Result<()> {
         for (suspect, kind) in self.suspects()? {
             let kind = kind.or(suspect.kind).unwrap_or(Kind::File);
@@ -59,7 +59,8 @@ impl Checker<'_> {
         rows.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
-    /// The row made anew, with the names and attributes that are counted, if its content is proved.
+    /// Returns the rebuilt row, with the names and attributes that are counted, if its content is
+    /// proved.
     fn proved(&self, suspect: &Suspect, kind: Kind) -> Result<Option<(InodeRow, Digest)>> {
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let rows = Rows { connection: &self.connection, segments: None, wait: &|| (), elsewhere: None };

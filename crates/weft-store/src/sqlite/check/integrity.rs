@@ -8,14 +8,15 @@ use rusqlite::Connection;
 /// The way out where SQLite cannot read its trees.
 pub(super) const ADVICE: &str = Error::MALFORMED_ADVICE;
 
-/// Complaints that are told; the rest are counted.
+/// Complaints that are reported; the rest are counted.
 const TOLD_MAX: usize = 10;
 
 /// Complaints about an index that its table can make good (`sqlite3BtreeIntegrityCheck` and
 /// pragma.c, "integrity_check").
 const OF_AN_INDEX: [&str; 3] = [" missing from index ", "wrong # of entries in index ", "non-unique entry in index "];
 
-/// What SQLite finds broken; nothing if all is whole. A row of its answer may hold several lines.
+/// Returns the damage that SQLite finds; nothing if all is whole. A row of its answer may hold
+/// several lines.
 pub(super) fn complaints(connection: &Connection) -> Result<Vec<String>> {
     let mut statement = connection.prepare("PRAGMA integrity_check(100)").map_err(failed)?;
     let rows = statement.query_map((), |row| row.get::<_, String>(0)).map_err(failed)?;

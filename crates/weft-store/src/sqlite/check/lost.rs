@@ -1,4 +1,4 @@
-//! What nothing leads to any more: it gets a name in `/lost+found`.
+//! Inodes that no name leads to any more: each gets a name in `/lost+found`.
 
 use super::{Checker, failed};
 use crate::error::Result;
@@ -15,12 +15,13 @@ const NAMELESS: &str = "SELECT ino FROM fileatt f WHERE ino <> 1 \
     AND ino NOT IN (SELECT ino FROM reached) AND ino NOT IN (SELECT ino FROM names_of) \
     AND (nlink > 0 OR ino IN (SELECT ino FROM in_directory)) ORDER BY ino";
 
-/// What still is not reached then lies in a cycle of directories.
+/// Selects an inode that still is not reached: it lies in a cycle of directories.
 const IN_CYCLE: &str = "SELECT f.ino FROM fileatt f JOIN names_of n ON n.ino = f.ino \
     WHERE f.ino NOT IN (SELECT ino FROM reached) ORDER BY f.mode & 61440 <> 16384, f.ino LIMIT 1";
 
 impl Checker<'_> {
-    /// Finds what nothing leads to, and moves it to lost+found. Ends with `reached` as it then is.
+    /// Finds inodes that nothing leads to, and moves them to lost+found. Ends with `reached` as it
+    /// then is.
     pub(super) fn lost(&mut self, header: &Header) -> Result<()> {
         self.lost_rows(header)?;
         self.lost_blocks(header)?;
@@ -49,7 +50,7 @@ impl Checker<'_> {
         rows.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
-    /// Files whose row is gone but whose blocks are there.
+    /// Makes rows for files whose row is gone but whose blocks are there.
     fn lost_rows(&mut self, header: &Header) -> Result<()> {
         let lost = self.numbers("SELECT DISTINCT ino FROM extents WHERE ino NOT IN (SELECT ino FROM fileatt)")?;
         for ino in lost {
@@ -63,7 +64,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Blocks that no file names become a file, in the order they were written.
+    /// Makes a file of blocks that no file names, in the order they were written.
     fn lost_blocks(&mut self, header: &Header) -> Result<()> {
         let lost = self.numbers(
             "SELECT id FROM blocks WHERE id NOT IN (SELECT block FROM extents) \
@@ -84,7 +85,7 @@ impl Checker<'_> {
         self.make_file(ino, header)
     }
 
-    /// A row for a file of which only extents are known, and names perhaps.
+    /// Makes a row for a file whose extents alone are known, and names perhaps.
     pub(super) fn make_file(&self, ino: i64, header: &Header) -> Result<()> {
         let statement = "SELECT max(e.idx * ?2 + coalesce(b.length, 1)), sum(coalesce(b.length, 0)), \
                          max((SELECT count(*) FROM naming n WHERE n.ino = ?1), 1), \

@@ -17,8 +17,8 @@ use rusqlite::Connection;
 /// Commits that are looked through behind the one that the volume's row names.
 const COMMITS_MAX: usize = 4096;
 
-/// Tells if the volume of `layout`, which `connection` sees, and its intent log do not belong
-/// together, and with what of `options` the check goes on then.
+/// Reports if the volume of `layout`, which `connection` sees, and its intent log do not belong
+/// together, and returns the `options` with which the check goes on then.
 pub(super) fn compare(
     layout: &Layout,
     connection: &Connection,
@@ -34,8 +34,8 @@ pub(super) fn compare(
     Ok((CheckOptions { repair, ..options }, vec![finding]))
 }
 
-/// What the volume says of itself, as of its last commit: its row may be an older one, which a
-/// repair counts anew.
+/// Returns the header of the volume as of its last commit: its row may be an older one, which a
+/// repair recounts.
 fn newest(connection: &Connection, header: Header) -> Header {
     let later = read::commits(connection, header.commit.next(), COMMITS_MAX).unwrap_or_default();
     match later.last() {

@@ -16,7 +16,7 @@ pub(super) const ENTRIES: &[Rule] = &[
            (SELECT 1 FROM fileatt f WHERE f.ino = naming.parent AND f.mode & 61440 = 16384)"],
     ),
     rule(
-        // Of other kinds `gone` tells, and makes directories anew whose number is one.
+        // `gone` reports other kinds, and rebuilds directories whose number is one.
         "SELECT parent, name, printf('the entry names inode %d, which is not there', ino) FROM naming \
          WHERE kind = 16384 AND NOT EXISTS (SELECT 1 FROM fileatt f WHERE f.ino = naming.ino)",
         &["DELETE FROM naming WHERE kind = 16384 \
@@ -65,7 +65,7 @@ pub(super) const ENTRIES: &[Rule] = &[
     ),
 ];
 
-/// What inodes say of their names.
+/// Rules for the names that inodes record.
 pub(super) const LINKS: &[Rule] = &[
     rule(
         "SELECT f.ino, NULL, printf('it says its directory is inode %d, which is %d', f.parent, r.parent) \
@@ -139,7 +139,7 @@ impl Checker<'_> {
         self.count_names()
     }
 
-    /// What inodes say of their names, once no name changes any more.
+    /// Applies [`LINKS`], once no name changes any more.
     pub(super) fn links(&mut self) -> Result<()> {
         self.apply_rules(LINKS).map(|_| ())
     }
@@ -152,8 +152,8 @@ impl Checker<'_> {
         self.connection.execute_batch(REACH).map_err(failed)
     }
 
-    /// Of a directory with several names, the one that its row tells of is its own, unless it then
-    /// lay in itself.
+    /// Gives a directory with several names the one that its row tells of, unless it then lay in
+    /// itself.
     fn own_names(&self) -> Result<()> {
         let mut statement = self.connection.prepare(OWN_NAMES).map_err(failed)?;
         let read =
@@ -168,7 +168,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether `reached` leads to `ino` by way of `directory`, or not at all.
+    /// True if `reached` leads to `ino` by way of `directory`, or not at all.
     fn lies_in(&self, ino: i64, directory: i64) -> Result<bool> {
         let mut statement =
             self.connection.prepare_cached("SELECT parent FROM reached WHERE ino = ?1").map_err(failed)?;

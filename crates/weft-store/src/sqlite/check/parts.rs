@@ -1,5 +1,5 @@
-//! What verifies parts of blocks. Reads do without it where it is missing, so repair takes away
-//! what is wrong.
+//! The data that verifies parts of blocks. Reads do without it where it is missing, so repair
+//! removes it where it is wrong.
 
 use super::{Checker, FINDINGS_MAX, Finding, failed};
 use crate::error::Result;

@@ -5,9 +5,9 @@
 
 /// An invariant of the format.
 pub(super) struct Rule {
-    /// Whether what is found is worth knowing only.
+    /// True if a finding is only worth knowing.
     pub(super) is_note: bool,
-    /// What breaks it.
+    /// Query for the rows that break it.
     pub(super) offenders: &'static str,
     /// Puts it right; none where that could lose something.
     pub(super) repair: &'static [&'static str],
@@ -36,7 +36,7 @@ INSERT OR REPLACE INTO commits (number, time, op)
     SELECT number, coalesce((SELECT max(time) FROM commits), created), op FROM volume;
 ";
 
-/// What single rows hold.
+/// Rules for the values of single rows.
 pub(super) const VALUES: &[Rule] = &[
     rule(
         "SELECT NULL, NULL, printf('the next id would be %d, but %d is taken', next_id, n) FROM volume, \
@@ -91,7 +91,7 @@ pub(super) const VALUES: &[Rule] = &[
     ),
 ];
 
-/// What the volume counts. They come last: repairs before change the counts.
+/// Rules for the counters of the volume. They come last: repairs before change the counts.
 pub(super) const COUNTERS: &[Rule] = &[
     rule(
         "SELECT NULL, NULL, printf('the volume counts %d inodes, it has %d', inodes_used, n) \

@@ -34,7 +34,7 @@ pub(in crate::sqlite) fn survey(connection: &Connection, header: &Header, limit:
     Ok(found)
 }
 
-/// What commits say of the tree, and of each other, and is wrong.
+/// Returns the errors in what commits say of the tree, and of each other.
 pub(super) fn commits(connection: &Connection, header: &Header) -> Result<Vec<String>> {
     if !header.options.digests {
         return Ok(Vec::new());

@@ -14,16 +14,17 @@ use crate::store::Header;
 /// Bytes of an intent log beside its records: what begins each, and what fills its last sector.
 const RECORD_EXTRA: u64 = 4096;
 
-/// What becomes of the operations.
+/// The result for the operations.
 #[derive(Debug, Default)]
 pub(super) struct Operations {
-    /// How many wait in the new volume.
+    /// Number of operations that wait in the new volume.
     pub(super) waiting: u64,
-    /// What is known to be lost.
+    /// Known losses.
     pub(super) missing: Vec<Missing>,
 }
 
-/// Copies what waits in the log of `layout`, which says `volume` of itself, to that of `target`.
+/// Copies the operations that wait in the log of `layout`, whose header is `volume`, to that of
+/// `target`.
 pub(super) fn bring(layout: &Layout, volume: Option<&Header>, target: &Layout) -> Operations {
     let of_log = |why: String| logs::missing("operations", &layout.log, why);
     let Some(volume) = volume else {

@@ -1,4 +1,4 @@
-//! The write-ahead log of a broken volume: what of it lies over the database.
+//! The write-ahead log of a broken volume, and the part of it that lies over the database.
 //!
 //! A write-ahead log of another moment is whole by itself, and would put older rows over newer
 //! ones. It belongs to the database if it does not end before what the database has without it, nor
@@ -18,13 +18,13 @@ use crate::sqlite::wal::Wal;
 use crate::store::Header;
 use std::path::Path;
 
-/// What was found in a broken volume.
+/// The content found in a broken volume.
 pub(super) struct Looked {
     pub(super) pages: Pages,
     pub(super) found: Found,
-    /// How many pages are damaged.
+    /// Number of damaged pages.
     pub(super) damaged: u64,
-    /// What is told of its files.
+    /// Losses found in its files.
     pub(super) missing: Vec<Missing>,
 }
 
@@ -93,8 +93,8 @@ fn overlay(layout: &Layout) -> Result<Option<(Overlay, Option<String>)>> {
     Overlay::read(wal, page_bytes).map(Some)
 }
 
-/// Why a write-ahead log that begins with commit `first` does not follow a database that has the
-/// rows `alone` without it.
+/// Returns the reason that a write-ahead log that begins with commit `first` does not follow a
+/// database that has the rows `alone` without it.
 fn older(alone: &Found, first: Option<&Header>) -> Option<String> {
     let (volume, first) = (alone.volume.as_ref()?, first?);
     let last = alone.commits.keys().next_back().copied().max(Some(volume.commit))?;
@@ -102,8 +102,8 @@ fn older(alone: &Found, first: Option<&Header>) -> Option<String> {
     gap.map(Gap::why)
 }
 
-/// Why a write-ahead log does not belong to a database that has the rows `alone` without it, and
-/// `with` it these.
+/// Returns the reason that a write-ahead log does not belong to a database that has the rows
+/// `alone` without it, and the rows `with` together with it.
 fn foreign(alone: &Found, with: &Found) -> Option<String> {
     if let (Some(alone), Some(with)) = (&alone.volume, &with.volume)
         && alone.uuid != with.uuid

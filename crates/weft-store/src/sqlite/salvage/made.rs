@@ -1,4 +1,4 @@
-//! Rows of inodes that are gone or damaged, made anew around what is known of them: the blocks of a
+//! Rows of inodes that are gone or damaged, rebuilt around what is known of them: the blocks of a
 //! file, content in a damaged row that a digest proves, the names in a directory.
 
 use super::{Extents, Missing, Salvage, rows};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weft_digest::Kind;
 
-/// Says what of a file is not known.
+/// Words for the unknown parts of a file.
 const ROW_GONE: &str = "its row is gone or damaged, with owner, permissions, times and length";
 
 impl Salvage<'_> {
@@ -65,8 +65,8 @@ impl Salvage<'_> {
         hashes
     }
 
-    /// Makes files whose rows are gone or damaged anew of their blocks, for root alone, if all
-    /// blocks that are known are whole; tells which.
+    /// Rebuilds files whose rows are gone or damaged from their blocks, for root alone, if all
+    /// blocks that are known are whole; returns the files.
     pub(super) fn make_files(
         &mut self,
         connection: &Connection,
@@ -103,9 +103,9 @@ impl Salvage<'_> {
         Ok(made)
     }
 
-    /// Tells what is known of files that were made of their blocks: whether these are all of their
-    /// content an entry may tell, of which `scan` knows. Else nobody knows what lay behind the last
-    /// one, and where there is none.
+    /// Reports files that were made of their blocks: an entry, of which `scan` knows, may prove
+    /// that these are all of their content. Else nobody knows if more lay behind the last one, and
+    /// where there is none.
     pub(super) fn judge_made(&mut self, scan: Option<&Scan<'_>>) -> Result<()> {
         for ino in self.remade.clone() {
             let proof = scan.map_or(Ok(Proof::Rows), |scan| scan.proof_of_blocks(ino))?;
@@ -139,8 +139,8 @@ impl Salvage<'_> {
         names.filter_map(|record| rows::name(&record.columns)).map(|(row, ..)| (row.ino, row.kind)).collect()
     }
 
-    /// Makes directories whose rows are gone or damaged anew, for root alone, so that names in them
-    /// are kept. What they count is put right by the check.
+    /// Rebuilds directories whose rows are gone or damaged, for root alone, so that names in them
+    /// stay. The check puts their counts right.
     pub(super) fn bring_directories(
         &mut self,
         connection: &Connection,

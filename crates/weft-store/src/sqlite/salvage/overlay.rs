@@ -14,16 +14,16 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) struct Overlay {
     wal: Wal,
     page_bytes: usize,
-    /// Where the frames of pages begin.
+    /// Offsets of the frames of pages.
     frames: HashMap<u32, u64>,
-    /// Pages of which the newest version is damaged.
+    /// Pages whose newest version is damaged.
     lost: BTreeSet<u32>,
     count: u32,
 }
 
 impl Overlay {
-    /// Those of `wal`, over a database with pages of `page_bytes`; and why something of it is not
-    /// used, if so.
+    /// Reads the pages of `wal`, over a database with pages of `page_bytes`; and the reason that
+    /// something of it is not used, if so.
     pub(super) fn read(wal: Wal, page_bytes: usize) -> Result<(Overlay, Option<String>)> {
         if let Some(other) = wal.page_bytes()?.filter(|other| *other != page_bytes) {
             return Err(Error::Corrupt(format!("its pages have {other} bytes, those of the database {page_bytes}")));
@@ -53,7 +53,7 @@ impl Overlay {
         Ok((overlay, Some(told)))
     }
 
-    /// Takes whole frames of a damaged log. False if it is not known of which pages the others are.
+    /// Takes whole frames of a damaged log. False if the pages of the others are not known.
     fn go_on(&mut self, judged: &[Judged]) -> bool {
         let count = judged.iter().filter(|frame| frame.state == State::Whole).map(|frame| frame.pages).max();
         let count = count.unwrap_or(0);

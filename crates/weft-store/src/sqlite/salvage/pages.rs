@@ -26,12 +26,12 @@ const TABLE_LEAF: u8 = 13;
 /// The one kind that holds none.
 const TABLE_INTERIOR: u8 = 5;
 
-/// What a page is, by itself.
+/// The kind of a page, judged by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// Of a tree, and in order.
+    /// A page of a tree, in order.
     Whole,
-    /// Of no tree: a record may go on there.
+    /// A page of no tree: a record may go on there.
     Other,
     Damaged,
 }
@@ -65,7 +65,7 @@ impl Value {
     }
 }
 
-/// Where a record lies.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     page: u32,
@@ -87,12 +87,12 @@ pub(super) struct Pages {
     /// Bytes of a page that hold anything.
     usable: usize,
     count: u32,
-    /// Where records go on, of those that were read.
+    /// Pages in which the records read so far go on.
     rests: RefCell<BTreeSet<u32>>,
 }
 
 impl Pages {
-    /// Those of `file`, over which `overlay` lies.
+    /// Opens the pages of `file`, over which `overlay` lies.
     pub(super) fn open(file: File, overlay: Option<Overlay>) -> io::Result<Pages> {
         let told = page_bytes(&file);
         let page_bytes = told.or(overlay.as_ref().map(Overlay::page_bytes)).unwrap_or(PAGE_DEFAULT);
@@ -108,7 +108,7 @@ impl Pages {
         Ok(Pages { file, overlay, page_bytes, usable: page_bytes - reserved, count, rests: RefCell::default() })
     }
 
-    /// How many there are.
+    /// Returns the number of pages.
     pub(super) fn count(&self) -> u32 {
         self.count
     }

@@ -1,5 +1,5 @@
-//! Tells which rows the records of a broken database are, by their shape (a page does not say of
-//! which table it is), and that they are as they were written, by their sums.
+//! Classifies the records of a broken database by their shape (a page does not say of which table
+//! it is), and verifies them by their sums.
 
 use super::pages::{Cell, Look, Pages, Record, Value};
 use crate::batch::Counters;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use weft_block::Slice;
 use weft_digest::{Digest, Kind};
 
-/// Where the newest version of each row lies.
+/// The place of the newest version of each row.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) inodes: BTreeMap<Ino, (i64, Cell)>,
@@ -25,11 +25,11 @@ pub(super) struct Found {
     pub(super) commits: BTreeMap<CommitNo, i64>,
     /// Rows of inodes that are not as they were written.
     pub(super) damaged_inodes: BTreeMap<Ino, Suspect>,
-    /// How many others are not.
+    /// Number of other such rows.
     pub(super) damaged: u64,
 }
 
-/// Puts what is newer.
+/// Puts a value if it is newer.
 fn put<K: Ord, V>(rows: &mut BTreeMap<K, (i64, V)>, key: K, since: i64, value: V) {
     match rows.get(&key) {
         Some((known, _)) if *known >= since => {}
@@ -99,7 +99,7 @@ impl Found {
 }
 
 impl Found {
-    /// The newest commit of which anything was found.
+    /// Returns the newest commit that left any row found.
     pub(super) fn newest(&self) -> CommitNo {
         let inodes = self.inodes.values().map(|(since, _)| *since);
         let names = self.names.values().map(|(since, _)| *since);

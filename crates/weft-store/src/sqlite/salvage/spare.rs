@@ -21,7 +21,7 @@ use crate::row::{Ino, InodeRow, NameRow};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use weft_digest::{Digest, DirectoryHasher, Entry, Kind};
 
-/// Takes what `found` lacks, and tells of it.
+/// Takes the rows that `found` lacks, and reports them.
 pub(super) fn take(pages: &Pages, found: &mut Found) -> Option<Missing> {
     let spare = rows::find_free(pages);
     let mut taken = 0;

@@ -16,11 +16,11 @@ use crate::sqlite::wal::{End, Wal};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-/// How often it is looked again where files move.
+/// Number of looks at files that move meanwhile.
 const TRIES: u32 = 4;
 
-/// Tells in a line, of a write-ahead log that is not of the state of the database beside it, or not
-/// the one that the mount writes, that it is not.
+/// Says, in a line, if a write-ahead log is not of the state of the database beside it, or not the
+/// one that the mount writes.
 pub(super) fn foreign_wal(volume: &Beside) -> Result<Option<String>> {
     let layout = &volume.layout;
     let mut told = None;
@@ -95,7 +95,7 @@ fn index(database: &Path) -> Result<Option<End>> {
     Ok(Some(End { frame: number(16), page_bytes, salts, sums: [number(24), number(28)] }))
 }
 
-/// Tells in a line what is wrong with the list of free pages of the database, if that can be told.
+/// Describes, in a line, the damage to the list of free pages of the database, if that can be told.
 pub(super) fn free_pages(volume: &Beside) -> Result<Option<String>> {
     let (database, wal) = (&volume.layout.database, volume.layout.wal());
     let io = |source| Error::Io { what: "cannot read", path: database.clone(), source };

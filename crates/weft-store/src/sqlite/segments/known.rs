@@ -56,7 +56,7 @@ impl Known {
             if found == Some(wanted) {
                 continue;
             }
-            // It may have been deleted, or made anew, meanwhile.
+            // It may have been deleted, or made again, meanwhile.
             if self.files.lock().get(&id) == Some(&wanted) {
                 return Err(lost(&path(id), found.is_some()));
             }

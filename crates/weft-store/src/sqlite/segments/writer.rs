@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use weft_block::{Buffer, Rope};
 
-/// Bytes of one write: whoever syncs the log meanwhile waits behind it.
+/// Bytes of one write: a sync of the log meanwhile waits behind it.
 const WRITE_BYTES: u64 = 1 << 20;
 
 /// Blocks of one write: pwritev(2) takes 1024 pieces.
@@ -67,7 +67,7 @@ fn split(blocks: &[Placed<'_>]) -> Vec<Range<usize>> {
     writes
 }
 
-/// Where the last of `blocks` ends.
+/// Returns the end of the last of `blocks`.
 fn end(blocks: &[Placed<'_>]) -> u64 {
     blocks.last().map_or(0, |(offset, bytes)| offset + bytes.len() as u64)
 }
@@ -89,7 +89,7 @@ impl Target<'_> {
         }
     }
 
-    /// Writes `blocks`, of which only the first must begin at a page.
+    /// Writes `blocks`; only the first must begin at a page.
     fn write(&self, blocks: &[Placed<'_>]) -> io::Result<()> {
         let start = blocks[0].0;
         if let (Some(direct), Some(pieces)) = (self.direct, in_place(blocks)) {

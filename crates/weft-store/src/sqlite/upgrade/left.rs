@@ -15,14 +15,14 @@ use crate::error::{Error, Result};
 use crate::log::needs_log;
 use rusqlite::Connection;
 
-/// Where the header of a database has the version of the format.
+/// Offset of the version of the format in the header of a database.
 const VERSION_AT: usize = 60;
 
 /// The format of a database, with its write-ahead log and without.
 pub(in crate::sqlite) struct State {
-    /// By the header of its file.
+    /// The format by the header of its file.
     pub(in crate::sqlite) alone: u32,
-    /// As SQLite sees it.
+    /// The format as SQLite sees it.
     pub(in crate::sqlite) format: u32,
     log: Found,
 }

@@ -1,4 +1,4 @@
-//! Writing a database anew, in a file that then takes its place.
+//! Rewrite of a database, in a file that then takes its place.
 
 use super::super::check::refuse_damaged_rows;
 use super::super::connection::{Access, uri};
@@ -31,9 +31,9 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 /// The attribute of a database that an upgrade is writing.
 const UNFINISHED: &str = "user.weft.unfinished";
 
-/// Writes the database of `layout`, of `format` and with no commit in its write-ahead log, anew.
-/// `old` is its file. Interrupted anywhere, it leaves the old database or the new one; a file that
-/// is not whole is no volume, and the next upgrade removes it.
+/// Rewrites the database of `layout`, of `format` and with no commit in its write-ahead log. `old`
+/// is its file. Interrupted anywhere, it leaves the old database or the new one; a file that is not
+/// whole is no volume, and the next upgrade removes it.
 pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
     let new = beside(&layout.database, "-upgrade");
     remove_left(&new, &layout.database)?;
@@ -116,7 +116,7 @@ fn take_place(layout: &Layout, new: &Path, progress: &mut dyn FnMut(Progress)) -
 /// Makes the empty file `new`, marked as what an upgrade is writing.
 fn make(new: &Path) -> Result<()> {
     let made = files::open(files::options().write(true).create_new(true), new).map_err(io("cannot make", new))?;
-    // Where files have no attributes, whoever ends an upgrade has to remove the file.
+    // Where files have no attributes, the user who ends an upgrade has to remove the file.
     let _ = fsetxattr(&made, UNFINISHED, b"1", XattrFlags::empty());
     Ok(())
 }
@@ -232,8 +232,8 @@ fn copy(connection: &Connection, table: &str, format: u32) -> Result<()> {
     copied.map(drop).map_err(failed)
 }
 
-/// Fails if what is kept of digests does not follow from the rows that have sums now: names, what
-/// they name, and which blocks are whose were not verified before.
+/// Fails if the stored digests do not follow from the rows that have sums now: names, the inodes
+/// that they name, and the owners of blocks were not verified before.
 fn verify_tree(connection: &Connection) -> Result<()> {
     refuse_damaged_rows(connection)?;
     let kept = "SELECT block_size, digests FROM volume";
