@@ -16,35 +16,35 @@ const COUNTS: &str = "user.weft.counts.";
 /// One of these attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute<'a> {
-    /// Of the root: the mount's counters, as JSON.
+    /// The mount's counters, as JSON. Only on the root.
     Stats,
-    /// Of the root: whoever reads it has all that networks compute end.
+    /// Reading it on the root stops everything that networks compute.
     StopComputing,
-    /// Of a directory: what has to stand before a value that controls something, for who asks.
+    /// The calling user's nonce for a directory. It precedes every value that controls something.
     Nonce,
-    /// Of a file: how it is lent in memory, as an invitation of `weft-client`.
+    /// The invitation of `weft-client` to read a file in shared memory.
     Lent,
-    /// Of a file or directory: its digest, in hexadecimal.
+    /// The digest of a file or directory, in hexadecimal.
     Digest,
-    /// Of anything: by what its directory lists it, in hexadecimal; of nearly every file its
-    /// digest.
+    /// The digest by which the directory lists an inode of any kind, in hexadecimal. It is the
+    /// file's digest for nearly every file.
     ListedDigest,
-    /// Of a directory: its first entries after this position, with their digests. There are no more
-    /// where it is empty.
+    /// The first entries of a directory after this position, with their digests. An empty value
+    /// means that there are no more.
     DigestEntries {
         /// The position; 0 before the first.
         after: u64,
     },
-    /// Of a transformation link: what it is made of. Of a directory: whoever sets it, behind a
-    /// nonce, has a link made there.
+    /// The definition of a transformation link. Set on a directory, behind a nonce, it makes a link
+    /// there.
     Link,
-    /// Of a transformation link: what is kept of what it gives.
+    /// The memoised part of a transformation link's output.
     Memo,
-    /// Of the root: there are links that want to know of opens; `told` if the mount tells them.
+    /// Set on the root if links want to know of opens. It reads `told` if the mount reports opens.
     Opens,
-    /// Of the root: a named network, by its name.
+    /// A named network, by its name. Only on the root.
     Network(&'a str),
-    /// Of a file: lines, words and bytes from this offset on.
+    /// Lines, words and bytes of a file from this offset on.
     Counts {
         /// In bytes.
         offset: u64,

@@ -1,4 +1,4 @@
-//! What the benchmark takes.
+//! Command line of the benchmark.
 
 use std::path::PathBuf;
 

@@ -24,18 +24,18 @@ use anyhow::{Result, bail};
 pub(crate) struct Experiment {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Whether it is run for each count of files asked for.
+    /// True if it is run for each count of files asked for.
     pub(crate) counts: bool,
 }
 
-/// What an experiment measures.
+/// Kind of measurement.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// One rate.
     Rate {
-        /// Of its samples.
+        /// Unit of its samples.
         unit: &'static str,
-        /// What the project wants at least, as a ratio to ext4 on the same disk.
+        /// Lowest ratio to ext4 on the same disk that the project wants.
         bar: Option<f64>,
         run: fn(&Place, &Scale) -> Result<f64>,
     },

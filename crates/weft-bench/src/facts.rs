@@ -26,7 +26,8 @@ pub(crate) fn machine() -> Value {
     })
 }
 
-/// Where a daemon's threads may run, and its memory: lines of proc_pid_status(5).
+/// Returns the processors that a daemon's threads may run on, and its memory: lines of
+/// proc_pid_status(5).
 pub(crate) fn daemon(pid: &str) -> Value {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -65,12 +65,12 @@ impl Place {
         self.daemon_pid.clone().or_else(|| Some(self.stats()?["pid"].as_u64()?.to_string()))
     }
 
-    /// Whether it lies in a mounted volume of Weft.
+    /// True if it lies in a mounted volume of Weft.
     pub(crate) fn is_volume(&self) -> bool {
         self.stats().is_some()
     }
 
-    /// What the daemon of a volume tells of itself.
+    /// Returns the counters of the volume's daemon.
     fn stats(&self) -> Option<serde_json::Value> {
         let mut stats = vec![0; 1 << 16];
         // The root of the mount has the attribute; the directory given need not be it.

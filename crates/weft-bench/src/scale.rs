@@ -1,9 +1,9 @@
-//! How large the work of one experiment is.
+//! Size of an experiment's work.
 
 use crate::arguments::Arguments;
 use std::path::PathBuf;
 
-/// How large the work of one experiment is.
+/// Size of an experiment's work.
 #[derive(Clone, Debug)]
 pub(crate) struct Scale {
     /// Files in a directory.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
-/// How long `work` took.
+/// Returns the duration of `work`.
 pub(crate) fn time(work: impl FnOnce() -> Result<()>) -> Result<Duration> {
     let now = Instant::now;
     let start = now();

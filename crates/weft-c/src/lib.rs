@@ -13,7 +13,7 @@ mod ropes;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What `call` gives, with errors as errno.
+/// Returns the result of `call`, with errors as errno.
 fn guarded<T>(call: impl FnOnce() -> io::Result<T>) -> Result<T, i32> {
     // What a panic leaves behind is in a handle that the caller may still give up: nothing there
     // needs more to be dropped.
@@ -60,7 +60,7 @@ fn invalid() -> io::Error {
     io::Error::from_raw_os_error(libc::EINVAL)
 }
 
-/// What `pointer` points to.
+/// Borrows the handle at `pointer`.
 ///
 /// # Safety
 /// As at the top; the caller does not use it longer than the call that it was given to.
@@ -78,7 +78,7 @@ unsafe fn borrowed_mut<'a, T>(pointer: *mut T) -> io::Result<&'a mut T> {
     unsafe { pointer.as_mut() }.ok_or_else(invalid)
 }
 
-/// What a handle is, which is given up.
+/// Takes ownership of the handle at `pointer`.
 ///
 /// # Safety
 /// As at the top, and nobody uses it from then on.

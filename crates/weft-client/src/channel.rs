@@ -87,7 +87,7 @@ pub fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
 /// neither would ever go on.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptByReceiver {
-    /// What it keeps.
+    /// Bytes that it keeps.
     pub bytes: usize,
 }
 

@@ -27,7 +27,7 @@ const RELEASED_TOGETHER: usize = 16;
 /// Arenas kept mapped although nothing of them is read.
 const ARENAS_IDLE_MAX: usize = 64;
 
-/// How long a daemon may take to greet.
+/// Longest time that a daemon may take to greet.
 const GREETING: Duration = Duration::from_secs(2);
 
 /// Bytes of one slice of zeros.
@@ -37,13 +37,14 @@ const ZERO_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Daemon {
     socket: Arc<OwnedFd>,
-    /// Whose it is: a child that was forked has the socket, but must not speak.
+    /// Process that owns the connection: a child that was forked has the socket, but must not
+    /// speak.
     process: u32,
-    /// Whether it is not to be spoken to any more. What it lent stays.
+    /// True if the daemon is not to be spoken to any more. Memory that it lent stays.
     is_lost: AtomicBool,
     /// Taken from each request to its reply.
     arenas: Mutex<HashMap<u64, Arc<Lent>>>,
-    /// What is to be let go.
+    /// References to release.
     released: Mutex<Vec<Reference>>,
     zeros: Block,
 }
@@ -57,7 +58,7 @@ fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the daemon answers what makes no sense")
 }
 
-/// Why nothing was read in place.
+/// Reason why nothing was read in place.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The daemon says so.

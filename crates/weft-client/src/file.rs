@@ -28,7 +28,7 @@ pub struct File {
 struct Shared {
     daemon: Arc<Daemon>,
     number: u32,
-    /// How many reads are for the kernel before the daemon is asked again.
+    /// Number of reads left to the kernel before the daemon is asked again.
     apart: AtomicU32,
 }
 
@@ -64,7 +64,7 @@ impl File {
         Ok(File::of(std::fs::File::open(path)?))
     }
 
-    /// What `file` is, read by reference if that can be: if it is a regular file of a mounted
+    /// Wraps `file`. It is read by reference if that can be: if it is a regular file of a mounted
     /// volume that this process may read, and not so short that it does not pay.
     pub fn of(file: std::fs::File) -> File {
         let shared = share(&file);
@@ -76,7 +76,7 @@ impl File {
         self.file
     }
 
-    /// Whether it is read by reference.
+    /// True if it is read by reference.
     pub fn is_shared(&self) -> bool {
         self.shared.is_some()
     }

@@ -74,7 +74,7 @@ impl Lent {
         }
     }
 
-    /// How many bytes it has.
+    /// Returns its length in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }

@@ -1,9 +1,9 @@
-//! What programs read and write files of volumes with, by reference: libweft.
+//! Library for programs that read and write files of volumes by reference: libweft.
 //!
 //! A [`File`] of a mounted volume is read as ropes whose bytes lie in memory that the daemon
-//! shares; any other file is read as ever, so that a program need not care. Ropes go from one
-//! process to another over [`channel`]s. This crate knows the blocks' crate, and how daemons are
-//! spoken to ([`protocol`], which daemons use, too); nothing of volumes.
+//! shares. Any other file is read as usual, so a program need not care. Ropes go from one process
+//! to another over [`channel`]s. This crate knows the blocks' crate, and the protocol of daemons
+//! ([`protocol`], which daemons use, too). It knows nothing of volumes.
 //!
 //! A file is read as ropes, wherever it lies:
 //!

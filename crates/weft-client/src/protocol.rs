@@ -1,12 +1,13 @@
-//! What programs and a daemon say to each other: packets over a Unix socket (SOCK_SEQPACKET),
-//! descriptors with them where said.
+//! Protocol between programs and a daemon: packets over a Unix socket (SOCK_SEQPACKET), descriptors
+//! with them where said.
 //!
-//! Numbers are little-endian. A request is a `u32` that says which and its fields; but for those
-//! that only let go each has one reply, in order: a `u32` errno, 0 if it was done, and the fields.
-//! A program finds the daemon, and shows that it may read a file, by the extended attribute
-//! [`ATTRIBUTE`] of that file: the kernel lets nobody read it who may not read the file (xattr(7)).
+//! Numbers are little-endian. A request is a `u32` that tells its kind, and its fields. Each
+//! request has one reply, in order, except those that only let go. A reply is a `u32` errno, 0 if
+//! it was done, and its fields. A program finds the daemon, and shows that it may read a file, by
+//! the extended attribute [`weft_attributes::Attribute::Lent`] of that file: the kernel lets only
+//! users read it who may read the file (xattr(7)).
 
-/// What both sides must have in common.
+/// Version of the protocol, which both sides must have in common.
 pub const VERSION: u32 = 1;
 
 /// Longest packet.
@@ -21,7 +22,7 @@ pub const PARTS_MAX: usize = 1024;
 /// Most references let go by one request.
 pub const RELEASED_MAX: usize = 1024;
 
-/// What stands for memory that is nowhere: zeros.
+/// Arena number that stands for zeros, which lie in no memory.
 pub const ZEROS: u64 = 0;
 
 /// Most bytes of an invitation.
@@ -30,7 +31,7 @@ pub const INVITATION_BYTES_MAX: usize = 128;
 /// Shows that whoever has it may read a file, once and for a short time.
 pub type Token = [u8; 16];
 
-/// Where the daemon is, and what to show it.
+/// Address of the daemon, and the token to show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invitation {
     /// To be shown when the file is opened.
@@ -45,7 +46,7 @@ impl Invitation {
         [&VERSION.to_le_bytes()[..], &self.token, &self.socket].concat()
     }
 
-    /// What the attribute tells, if it is of this version.
+    /// Decodes the attribute's value, if it is of this version.
     pub fn decode(bytes: &[u8]) -> Option<Invitation> {
         let (version, rest) = bytes.split_first_chunk()?;
         let (token, socket) = rest.split_first_chunk()?;
@@ -59,11 +60,11 @@ impl Invitation {
 pub struct Reference {
     /// The arena's number.
     pub arena: u64,
-    /// Of any byte of the place, in the arena.
+    /// Offset of any byte of the place, in the arena.
     pub offset: u64,
 }
 
-/// What a program asks for.
+/// A program's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The first: which version it speaks.
@@ -73,14 +74,14 @@ pub enum Request {
     },
     /// To read a file.
     Open {
-        /// What was told of it.
+        /// Token of the invitation.
         token: Token,
     },
     /// Part of a file.
     Read {
         /// As opening told.
         file: u32,
-        /// From where on.
+        /// Offset of the first byte.
         offset: u64,
         /// Bytes at most.
         len: u32,
@@ -102,31 +103,31 @@ pub enum Request {
 /// Some bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// In which arena they lie, or [`ZEROS`].
+    /// Number of the arena that they lie in, or [`ZEROS`].
     pub arena: u64,
-    /// Where in it.
+    /// Offset in the arena.
     pub offset: u64,
     /// Bytes.
     pub len: u64,
 }
 
-/// What a daemon answers.
+/// A daemon's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// It was not done.
     Failed {
-        /// Why.
+        /// The reason.
         errno: u32,
     },
     /// It speaks the same version.
     Hello,
     /// The file is open.
     Opened {
-        /// What it is called from here on.
+        /// Number of the file in later requests.
         file: u32,
     },
-    /// What was read: nothing at the end of the file. With the descriptors of those arenas that the
-    /// program has not.
+    /// The bytes read: none at the end of the file. Descriptors of arenas that the program does not
+    /// have yet come with it.
     Read {
         /// In order. Each that is not of zeros is a reference, to be let go once.
         parts: Vec<Part>,
@@ -142,7 +143,7 @@ const RELEASE: u32 = 4;
 const FORGET: u32 = 5;
 const CLOSE: u32 = 6;
 
-/// What is left of a packet.
+/// The rest of a packet.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -210,7 +211,7 @@ impl Request {
         packet.0
     }
 
-    /// What a packet says; none if it is no request.
+    /// Decodes a packet; `None` if it is no request.
     pub fn decode(packet: &[u8]) -> Option<Request> {
         let mut fields = Fields(packet);
         let request = match fields.u32()? {
@@ -231,7 +232,7 @@ impl Request {
         fields.is_end().then_some(request)
     }
 
-    /// Whether the daemon answers.
+    /// True if the daemon answers.
     pub fn has_reply(&self) -> bool {
         !matches!(self, Request::Release(_) | Request::Forget { .. } | Request::Close { .. })
     }
@@ -256,7 +257,7 @@ impl Reply {
         packet.0
     }
 
-    /// What a packet says in reply to `request`; none if it is no reply to that.
+    /// Decodes a packet in reply to `request`; `None` if it is no reply to that.
     pub fn decode(request: &Request, packet: &[u8]) -> Option<Reply> {
         let mut fields = Fields(packet);
         let errno = fields.u32()?;

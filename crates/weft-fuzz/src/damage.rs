@@ -1,4 +1,4 @@
-//! What can happen to the files of a volume.
+//! Damage that can happen to the files of a volume.
 
 use crate::volume::files;
 use arbitrary::Arbitrary;
@@ -27,7 +27,7 @@ pub enum Damage {
     SetHeader { column: u8, value: Cell },
 }
 
-/// What a column may hold.
+/// A value that a column may hold.
 #[derive(Arbitrary, Debug)]
 pub enum Cell {
     Null,
@@ -52,8 +52,8 @@ impl Cell {
 }
 
 impl Damage {
-    /// Whether a well-formed value took the place of another: what two such changes do may be a
-    /// valid volume.
+    /// True if a well-formed value took the place of another: two such changes may make a valid
+    /// volume.
     pub fn is_edit(&self) -> bool {
         matches!(self, Damage::Set { .. } | Damage::SetHeader { .. })
     }

@@ -1,4 +1,4 @@
-//! What the fuzz targets share.
+//! Helpers that the fuzz targets share.
 
 mod damage;
 pub mod targets;
@@ -14,8 +14,8 @@ use weft_vfs::{ManualClock, Options, Vfs};
 /// Bytes that a network may make of its input before that is enough.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
-/// How many bytes `network` makes of what `sources` give; none if it fails, or if a few bytes stand
-/// for very many.
+/// Counts the bytes that `network` makes of `sources`. `None` if it fails, or if its output exceeds
+/// [`OUTPUT_BYTES_MAX`], as a few bytes can stand for very many.
 pub(crate) fn bytes_given(network: &Network, sources: &mut dyn Sources) -> Option<usize> {
     let mut made = 0;
     for rope in Run::start(network, sources).ok()? {

@@ -1,4 +1,4 @@
-//! What one program was lent.
+//! Leases of one program.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -18,7 +18,7 @@ const ARENAS_MAX: usize = 4096;
 /// may still read them, unless it has let go of everything.
 #[derive(Default)]
 pub(crate) struct Leases {
-    /// What keeps each as it is, and how often it was lent.
+    /// The slice that protects each place from reuse, and the number of times it was lent.
     places: HashMap<PlaceId, (Slice, u64)>,
     /// The arenas that it has.
     arenas: HashMap<u64, Known>,
@@ -34,7 +34,7 @@ struct Known {
     held: usize,
 }
 
-/// What a read is answered with.
+/// Answer to a read.
 #[derive(Default)]
 pub(crate) struct Lending {
     pub(crate) parts: Vec<Part>,

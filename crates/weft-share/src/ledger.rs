@@ -48,8 +48,8 @@ impl Ledger {
     }
 }
 
-/// Whether any other process has `file` open or mapped: the kernel gives a lease for writing only
-/// if not (fcntl(2), `F_SETLEASE`).
+/// True if any other process has `file` open or mapped. The kernel gives a lease for writing only
+/// if none has (fcntl(2), `F_SETLEASE`).
 fn is_open_elsewhere(file: &OwnedFd) -> bool {
     // SAFETY: it takes numbers and touches no memory.
     let lease = |kind: i32| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) };

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use weft_client::protocol::{Invitation, Token};
 use weft_vfs::{Ino, Vfs, whose};
 
-/// What programs may take.
+/// Limits on the resources of programs.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Connections at once. The last quarter is for people who have none.
@@ -30,18 +30,17 @@ pub struct Limits {
     pub connections_of_user_max: usize,
     /// Files that one connection has open.
     pub files_max: usize,
-    /// What part of all memory one user's programs hold at most: one in so many; 0: any.
+    /// Divisor of all memory for the share that one user's programs hold at most; 0: no limit.
     pub one_user_in: usize,
-    /// And one connection.
+    /// The same divisor for one connection.
     pub one_connection_in: usize,
-    /// How long somebody may leave answers unread.
+    /// Longest time for which a program may leave answers unread.
     pub unread: Duration,
-    /// How long a program may be connected before it says hello.
+    /// Longest time for which a program may be connected before it says hello.
     pub hello: Duration,
-    /// How long somebody who says nothing keeps what others wait for.
+    /// Longest time for which a silent program may hold memory that others wait for.
     pub lease: Duration,
-    /// How long somebody waits for memory of which none is left. After that programs read as ever,
-    /// by copies.
+    /// Longest wait for memory when none is free. After that a program reads by copies, as usual.
     pub patience: Duration,
 }
 
@@ -86,7 +85,7 @@ impl Listener {
         Ok(Listener { socket, name })
     }
 
-    /// What it is called among abstract sockets (unix(7)).
+    /// Returns its name among abstract sockets (unix(7)).
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -98,7 +97,7 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Shared {
     pub(crate) vfs: Arc<Vfs>,
     /// The socket's name.
@@ -118,20 +117,20 @@ struct Connections {
     next: u64,
     open: HashMap<u64, Connection>,
     threads: Vec<JoinHandle<()>>,
-    /// How often memory may have become free.
+    /// Number of times that memory may have become free.
     freed: u64,
 }
 
-/// What others know of a connection.
+/// A connection, as the other connections see it.
 struct Connection {
-    /// Whose it is.
+    /// Person whose program it is ([`whose`]).
     person: u32,
     socket: Arc<OwnedFd>,
     /// Bytes that it keeps from being used for anything else.
     bytes: usize,
-    /// When it said something last.
+    /// Time of its last request.
     spoke: Instant,
-    /// It is to be taken back what it holds: from somebody who has not let go for too long.
+    /// True if its memory is to be taken back, as it was silent for too long while others waited.
     is_revoked: bool,
 }
 
@@ -157,8 +156,9 @@ impl Server {
         Ok(Server { shared, thread: Some(thread) })
     }
 
-    /// What tells a program of a user where to find this, and that it may read a file: to be given
-    /// to whoever may.
+    /// Returns a function that makes invitations for a user and a file. An invitation tells the
+    /// user's programs where to find this server, and that they may read the file: give it only to
+    /// those who may.
     pub fn inviter(&self) -> impl Fn(u32, Ino) -> io::Result<Vec<u8>> + Send + Sync + use<> {
         let shared = self.shared.clone();
         move |user, ino| {
@@ -269,7 +269,8 @@ impl Shared {
         part(self.vfs.shared_bytes_max(), self.limits.one_connection_in)
     }
 
-    /// Whether programs of `uid` have so much that the daemon let go of that they get no more.
+    /// True if programs of `uid` get no more memory, because they still have too much that the
+    /// daemon let go of.
     pub(crate) fn is_lingering(&self, uid: u32) -> bool {
         self.ledger.lingering(whose(uid)) > self.held_by_one_max()
     }
@@ -303,13 +304,13 @@ impl Admitted {
         }
     }
 
-    /// How often memory may have become free: whoever finds none left can tell from it whether some
-    /// has come since.
+    /// Returns the number of times that memory may have become free. A caller that finds no memory
+    /// can compare it later to see if some has come since.
     pub(crate) fn freed(&self) -> u64 {
         self.shared.connections.lock().freed
     }
 
-    /// How many more bytes it may hold.
+    /// Returns the number of bytes that it may still take.
     pub(crate) fn bytes_left(&self) -> usize {
         let connections = self.shared.connections.lock();
         let Some(own) = connections.open.get(&self.number) else { return 0 };
@@ -319,12 +320,12 @@ impl Admitted {
         left_of_user.min(self.shared.held_by_one_max().saturating_sub(own.bytes))
     }
 
-    /// Whether it is to end although the program did not close it.
+    /// True if it is to end although the program did not close it.
     pub(crate) fn is_ended(&self) -> bool {
         self.shared.is_stopped.load(Ordering::Acquire) || self.is_revoked()
     }
 
-    /// Whether what it holds was taken back.
+    /// True if its memory was taken back.
     pub(crate) fn is_revoked(&self) -> bool {
         self.shared.connections.lock().open.get(&self.number).is_none_or(|own| own.is_revoked)
     }
@@ -354,7 +355,7 @@ impl Admitted {
         true
     }
 
-    /// When somebody who begins to wait now has waited enough.
+    /// Returns the end of a wait that begins now.
     pub(crate) fn deadline(&self) -> Instant {
         now() + self.shared.limits.patience
     }

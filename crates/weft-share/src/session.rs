@@ -23,7 +23,7 @@ struct Open {
     pool: Arc<Pool>,
 }
 
-/// Why a connection ends although the program has not closed it.
+/// Reason why a connection ends although the program has not closed it.
 enum End {
     /// It does not keep to the protocol.
     Nonsense,
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// What is answered, if anything is, and with which descriptors.
+    /// Returns the answer, if there is one, with its descriptors.
     fn answer(&mut self, request: &Request) -> Result<Option<(Answer, Vec<OwnedFd>)>, End> {
         let greets = matches!(request, Request::Hello { .. });
         if greets == self.is_greeted {

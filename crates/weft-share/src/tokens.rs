@@ -12,11 +12,11 @@ const OF_USER_MAX: usize = 1024;
 /// Most of all people's. Then those go of whoever has most.
 const MAX: usize = 16_384;
 
-/// What an invitation is good for.
+/// Rights that an invitation gives.
 #[derive(Clone, Copy)]
 struct Issued {
     user: u32,
-    /// Whose share it is of.
+    /// Person whose share it counts against.
     person: u32,
     ino: Ino,
 }

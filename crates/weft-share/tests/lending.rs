@@ -1,5 +1,5 @@
-//! What programs are lent, and what those get that break the rules. Here they speak to the daemon
-//! packet by packet.
+//! Loans of memory to programs, and answers to programs that break the rules. Here they speak to
+//! the daemon packet by packet.
 
 use memmap2::{MmapOptions, MmapRaw};
 use proptest::prelude::*;
@@ -75,7 +75,7 @@ impl Daemon {
     }
 }
 
-/// Why nothing was answered.
+/// Reason why nothing was answered.
 #[derive(Debug, PartialEq, Eq)]
 enum No {
     Errno(i32),
@@ -150,7 +150,7 @@ impl Program {
         self.tell(&Request::Release(released).encode()).expect("told");
     }
 
-    /// Whether the daemon closes the connection, whatever is asked.
+    /// True if the daemon closes the connection, whatever is asked.
     fn is_closed(&mut self) -> bool {
         let mut buffer = [0; PACKET_BYTES_MAX];
         loop {
@@ -452,7 +452,7 @@ fn who_says_nothing_is_not_waited_for_and_who_has_no_place_gets_one() {
     });
 }
 
-/// What a program that means no good does.
+/// Step of a malicious program.
 #[derive(Clone, Debug)]
 enum Step {
     Packet(Vec<u8>, u32),

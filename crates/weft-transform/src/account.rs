@@ -1,13 +1,14 @@
-//! What running networks keep besides what flows through them, with bounds: bytes in memory and in
-//! temporary files.
+//! Accounting of the memory and temporary files that running networks use besides the data that
+//! flows through them, with bounds in bytes.
 //!
-//! Each network of a daemon that runs has an [`Account`]. Stages take it when they begin
-//! ([`Account::now`]), so that all that one network keeps adds up, all that the networks of one
-//! owner do, and all that all networks do. What a person runs, as by `weft run`, has no bounds but
-//! those of each stage.
+//! Each network that a daemon runs has an [`Account`]. Stages take it when they begin
+//! ([`Account::now`]). So the use of one network adds up, that of all networks of one owner, and
+//! that of all networks. A network that a person runs, as by `weft run`, has no bounds but those of
+//! each stage.
 //!
-//! What does not fit in memory goes to a temporary file; what has to lie in memory, such as a long
-//! line, is an error then. Small things are not counted: they are bounded by their number.
+//! Data that does not fit in memory goes to a temporary file. Data that has to lie in memory, such
+//! as a long line, is an error then. Small things are not counted: they are bounded by their
+//! number.
 
 use crate::whose::whose;
 use parking_lot::Mutex;
@@ -80,7 +81,7 @@ thread_local! {
     static NOW: RefCell<Account> = const { RefCell::new(Account(None)) };
 }
 
-/// What one network that runs keeps; none: nobody bounds it.
+/// Account of one running network; `None` inside means that nothing bounds it.
 #[derive(Clone, Default)]
 pub(crate) struct Account(Option<Arc<Bounded>>);
 
@@ -112,7 +113,7 @@ impl Account {
         Account(Some(Arc::new(Bounded { bounds, is_own: uid == own, of_network: Kept::default(), of_owner, all })))
     }
 
-    /// That of the network that this thread begins to run.
+    /// Returns the account of the network that this thread begins to run.
     pub(crate) fn now() -> Account {
         NOW.with_borrow(Account::clone)
     }

@@ -1,5 +1,5 @@
-//! What is in an archive, and where it lies there: so that members are read in place, without
-//! unpacking anything.
+//! Index of the members of an archive and of their positions in it: members are read in place,
+//! without unpacking anything.
 
 use crate::stage::StageError;
 use std::cell::{Cell, RefCell};
@@ -23,16 +23,16 @@ const TARGET_BYTES_MAX: usize = 4095;
 pub struct Member {
     /// Its path, as the archive has it.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Permission bits, where the archive tells them.
     pub permissions: Option<u32>,
-    /// When its content changed, in seconds since 1970, where the archive tells that in a way that
-    /// needs no time zone.
+    /// Time of the last change of its content, in seconds since 1970, where the archive tells it in
+    /// a way that needs no time zone.
     pub changed: Option<i64>,
 }
 
-/// What a member is.
+/// Kind of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A directory.
@@ -41,13 +41,13 @@ pub enum Kind {
     Symlink(Vec<u8>),
     /// A file.
     File {
-        /// Where its bytes begin in the archive.
+        /// Offset of its bytes in the archive.
         start: u64,
-        /// How many there are.
+        /// Number of its bytes in the archive.
         stored: u64,
         /// The network that makes its content of them; none if nothing known does.
         network: Option<String>,
-        /// How long its content is.
+        /// Length of its content in bytes.
         size: u64,
     },
 }
@@ -94,16 +94,16 @@ pub(crate) struct Headers {
     has_ended: bool,
 }
 
-/// What a header is about; the reader is where its content begins.
+/// A header that was read; the reader stands at the beginning of its content.
 pub(crate) struct Found {
-    /// Where and how long a file's content is, only `size` tells. None of what is no member that
-    /// can be had.
+    /// The member, but for the position and length of a file's content: only `size` tells its
+    /// length. `None` if it is no member that can be read.
     pub(crate) member: Option<Member>,
     /// Bytes of content.
     pub(crate) size: u64,
 }
 
-/// What comes before a header to say more than that can.
+/// Extended header: values that the header after it has no room for.
 #[derive(Default)]
 struct Extension {
     path: Option<Vec<u8>>,
@@ -187,7 +187,8 @@ fn found(header: &Header, extension: Extension) -> io::Result<Found> {
     Ok(Found { member: kind.map(|kind| Member { path, kind, permissions, changed }), size })
 }
 
-/// Whether the sum of a header's bytes, its own place counted as blanks, is what it says.
+/// True if the header's checksum is right: the sum of its bytes, with the checksum's own field
+/// counted as blanks.
 fn is_sound(header: &Header, block: &[u8; BLOCK]) -> io::Result<bool> {
     let sum = |bytes: &[u8]| bytes.iter().map(|byte| u32::from(*byte)).sum::<u32>();
     Ok(sum(&block[..148]) + 8 * u32::from(b' ') + sum(&block[156..]) == header.cksum()?)
@@ -276,12 +277,12 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Whether there is room for `more` bytes beside those.
+    /// True if there is room for `more` bytes beside those.
     fn has_room(&self, more: usize) -> bool {
         (self.room.borrow_mut())(self.bytes.get().saturating_mul(ZIP_FACTOR).saturating_add(more))
     }
 
-    /// Whether there was none; who opens the archive may have passed over that.
+    /// True if there was no room. The code that opens the archive may have ignored the error.
     fn is_refused(&self) -> bool {
         self.bytes.get() == usize::MAX
     }
@@ -343,7 +344,7 @@ impl Members<'_> {
     }
 }
 
-/// Whether `path` in an archive is what somebody means by `wanted`.
+/// True if `path` in an archive is the path that `wanted` means.
 pub(crate) fn is_called(path: &[u8], wanted: &str) -> bool {
     let plain = |path: &[u8]| {
         let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");

@@ -4,7 +4,7 @@ use crate::language::{Call, NetworkError, Word};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// What a stage was given.
+/// Arguments of a stage.
 #[derive(Debug)]
 pub(crate) struct Arguments<'a> {
     call: &'a Call,
@@ -66,7 +66,7 @@ impl<'a> Arguments<'a> {
         Ok(read)
     }
 
-    /// Whether option `flag` was given.
+    /// True if option `flag` was given.
     pub(crate) fn has(&self, flag: char) -> bool {
         self.flags.contains(&flag)
     }

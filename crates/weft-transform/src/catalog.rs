@@ -13,9 +13,9 @@ use crate::stages::{
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// How it is written.
+    /// Its syntax.
     pub usage: &'static str,
-    /// What it does, in a line.
+    /// Summary in a line.
     pub summary: &'static str,
     /// Exactly what it does.
     pub documentation: &'static str,
@@ -338,7 +338,7 @@ pub const STAGES: &[Entry] = &[
     ),
 ];
 
-/// What networks are forked and joined with, which are no stages.
+/// Names that fork and join networks. They are no stages.
 pub const JOINS: &[&str] = &["concat", "interleave", "merge", "tee", "zip"];
 
 /// The stage called `name`.

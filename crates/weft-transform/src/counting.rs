@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// Bytes looked at together: no more of them can be counted than a byte counts.
 const PIECE: usize = 128;
 
-/// What was counted of a stream so far.
+/// Running count of the words of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Words {
     /// Words that have begun.
@@ -83,7 +83,7 @@ fn count_pieces(bytes: &[u8]) -> Counted {
     counted
 }
 
-/// What some bytes hold, so that it can be added to what others hold.
+/// Counts of some bytes, which can be added to the counts of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bytes.

@@ -3,13 +3,13 @@
 
 use crate::language::{self, Element, NetworkError, Word};
 
-/// How deep names may stand for what holds names.
+/// Deepest nesting of names in the networks that names stand for.
 const DEPTH_MAX: usize = 16;
 
 /// Longest network, in bytes, with all that names stand for.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Whether a network can be called so: letters of ASCII, digits, `-` and `_`, 64 at most.
+/// True if a network can be called so: letters of ASCII, digits, `-` and `_`, 64 at most.
 pub fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     (1..=64).contains(&name.len()) && name.bytes().all(fits)
@@ -44,7 +44,7 @@ fn expand_at(text: &str, named: &dyn Fn(&str) -> Option<String>, depth: usize) -
     Ok(expanded)
 }
 
-/// Whether `text` can be named: it can be read, and is the same among others in parentheses.
+/// Checks that `text` can be named: it can be read, and is the same among others in parentheses.
 pub fn check(text: &str) -> Result<(), NetworkError> {
     let alone = language::parse(text)?;
     let within = language::parse(&format!("concat({text} , identity)"));

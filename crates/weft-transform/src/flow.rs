@@ -1,4 +1,4 @@
-//! What flows between stages: slices that wait to be taken, and slices that were made.
+//! Data flow between stages: slices that wait to be taken, and slices that were made.
 
 use std::collections::VecDeque;
 use weft_block::{Block, Buffer, Rope, Slice};
@@ -26,7 +26,7 @@ pub(crate) fn compact(slice: Slice) -> Slice {
     if slice.as_block().is_some() { slice } else { Block::copy_of(&slice).whole() }
 }
 
-/// What a stage has not taken yet. No slice is empty.
+/// Input that a stage has not taken yet. No slice is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     slices: VecDeque<Slice>,
@@ -62,12 +62,12 @@ impl Input {
         self.ends = true;
     }
 
-    /// Whether all was taken, and nothing will come any more.
+    /// True if all was taken, and nothing will come any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.ends && self.slices.is_empty()
     }
 
-    /// Whether nothing comes after the first `count` bytes.
+    /// True if nothing comes after the first `count` bytes.
     pub(crate) fn ends_with(&self, count: usize) -> bool {
         self.ends && self.slices.len() <= 1 && self.slices.front().map_or(0, |slice| slice.len()) == count
     }
@@ -92,7 +92,7 @@ impl Input {
     }
 }
 
-/// What a stage has made.
+/// Output that a stage has made.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     rope: Rope,
@@ -120,12 +120,12 @@ impl Output {
         }
     }
 
-    /// Whether there is enough for now.
+    /// True if there is enough for now.
     pub(crate) fn is_full(&self) -> bool {
         self.rope.len() + self.pieces.as_ref().map_or(0, |pieces| pieces.len()) >= OUTPUT_BYTES
     }
 
-    /// Whether nothing was added since all was taken.
+    /// True if nothing was added since all was taken.
     pub(crate) fn is_empty(&self) -> bool {
         self.rope.is_empty() && self.pieces.is_none()
     }

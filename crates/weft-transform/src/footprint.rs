@@ -5,10 +5,10 @@ use crate::stage::Stage;
 use crate::stages::expressions::Expression;
 use crate::stages::maps::ByteMap;
 
-/// What the allocator takes beside an allocation.
+/// Bytes that the allocator takes beside an allocation.
 const ALLOCATION: usize = 16;
 
-/// How many times its text a stage may hold its arguments, read.
+/// Size of a stage's parsed arguments, at most, as a multiple of its text.
 const COPIES: usize = 4;
 
 impl Network {

@@ -32,11 +32,11 @@ struct Fork {
     len: u64,
     spilled_from: u64,
     has_ended: bool,
-    /// Why there will be no more: for those who were not told yet, so that none takes it for the
-    /// end.
+    /// Error that ended the source. Readers that have not had it yet get it too, so that none takes
+    /// it for the end.
     failed: Option<Failed>,
     account: Account,
-    /// What waits in memory.
+    /// Bytes that wait in memory.
     kept: InMemory,
 }
 
@@ -46,7 +46,7 @@ struct Failed {
     why: Why,
 }
 
-/// Why there was an error, as far as that matters to those who are told it again.
+/// Cause of an error, as far as it matters to the other readers.
 enum Why {
     /// A temporary file.
     Temporary(io::ErrorKind),
@@ -67,7 +67,7 @@ impl Failed {
         Failed { text: error.to_string(), why }
     }
 
-    /// What another reader is told.
+    /// Returns the error for another reader.
     fn again(&self) -> RunError {
         match &self.why {
             Why::Temporary(kind) => RunError::Temporary(io::Error::new(*kind, self.text.clone())),
@@ -77,14 +77,14 @@ impl Failed {
     }
 }
 
-/// Where a reader is.
+/// Position of a reader.
 struct Reader {
     /// Bytes taken.
     at: u64,
-    /// What it has not taken, if nothing is left out.
+    /// Slices that it has not taken, if nothing is left out.
     slices: VecDeque<Slice>,
     waiting: usize,
-    /// Whether what it has not taken is to be read from the file.
+    /// True if the bytes it has not taken are to be read from the file.
     is_behind: bool,
     /// Set by itself, and seen when more comes.
     has_left: Arc<AtomicBool>,
@@ -170,7 +170,7 @@ impl Fork {
         Ok(())
     }
 
-    /// What reader `number` has not taken; none if that is nothing.
+    /// Takes the bytes that reader `number` has not taken; `None` if there are none.
     fn take(&mut self, number: usize) -> io::Result<Option<Rope>> {
         let reader = &mut self.readers[number];
         if reader.is_behind {

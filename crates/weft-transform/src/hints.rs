@@ -1,4 +1,4 @@
-//! What to say to those who name a program where a stage is asked for.
+//! Hints for users who name a program where a stage is asked for.
 
 /// Programs that people know, and the stage that does as much.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -26,7 +26,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("zstdcat", "zstd -d"),
 ];
 
-/// What else to write than `name`, which is no stage.
+/// Returns the hint for `name`, which is no stage.
 pub(crate) fn instead_of(name: &str) -> String {
     let known = PROGRAMS.iter().find(|(program, _)| *program == name);
     known.map_or_else(

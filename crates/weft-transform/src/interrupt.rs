@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// How often a thread that waits asks.
+/// Interval at which a waiting thread checks for an interrupt.
 pub const PERIOD: Duration = Duration::from_millis(50);
 
 type Asked = Box<dyn Fn() -> bool>;
@@ -30,7 +30,7 @@ pub fn during<T>(is_interrupted: impl Fn() -> bool + 'static, work: impl FnOnce(
     work()
 }
 
-/// Whether nobody waits for what this thread does.
+/// True if nobody waits for the work of this thread.
 pub fn is_interrupted() -> bool {
     ASKED.with(|slot| slot.borrow().as_ref().is_some_and(|asked| asked()))
 }

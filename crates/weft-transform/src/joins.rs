@@ -1,4 +1,4 @@
-//! How what comes of several networks becomes one: concat, interleave, merge, zip.
+//! Joins, which make one stream of the results of several networks: concat, interleave, merge, zip.
 
 use crate::account::{Account, COUNTED_FROM, InMemory};
 use crate::language::{NetworkError, Word};
@@ -46,12 +46,12 @@ impl Join {
         })
     }
 
-    /// What it works on.
+    /// Returns the kind of input that it works on.
     pub(crate) fn wants(self) -> Wants {
         if self == Join::Concat { Wants::Bytes } else { Wants::Lines }
     }
 
-    /// What comes of branches of these shapes.
+    /// Returns the shape of its output for branches of these shapes.
     pub(crate) fn gives(self, branches: &[Shape]) -> Shape {
         let all = branches.first().filter(|first| branches.iter().all(|shape| shape == *first));
         match (self, all) {
@@ -63,7 +63,7 @@ impl Join {
         }
     }
 
-    /// What comes of `branches`.
+    /// Joins `branches` into one stream.
     pub(crate) fn of(self, branches: Vec<Box<dyn Pull>>) -> Box<dyn Pull> {
         match self {
             Join::Concat => Box::new(Concat(branches.into())),
@@ -158,7 +158,7 @@ impl Branch {
 struct ByLine {
     join: Join,
     branches: Vec<Branch>,
-    /// Whose turn it is.
+    /// Index of the branch whose turn it is.
     turn: usize,
     /// Lines that were not passed on yet.
     output: Vec<u8>,

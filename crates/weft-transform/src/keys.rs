@@ -1,4 +1,4 @@
-//! Where keys lie that stages name: files of a directory, for nobody but their owner to read.
+//! Key files that stages name: files of a directory, for nobody but their owner to read.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::path::Path;
 /// Most bytes of a key file.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// What the key file called `name` in `directory` has. `NotFound`, `PermissionDenied` (others could
+/// Reads the key file called `name` in `directory`. `NotFound`, `PermissionDenied` (others could
 /// read it, too), `InvalidData` (it is too long).
 pub fn read_key(directory: &Path, name: &str) -> io::Result<Vec<u8>> {
     let said = |error: io::Error| io::Error::new(error.kind(), format!("the key '{name}': {error}"));

@@ -12,10 +12,10 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 const ELEMENTS_MAX: usize = 64;
 const DEPTH_MAX: usize = 8;
 
-/// What is wrong with the text of a network, and where.
+/// Error in the text of a network, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkError {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
     /// The byte of the text at which it is.
     pub at: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Word {
     pub(crate) at: usize,
     /// The byte after it.
     pub(crate) end: usize,
-    /// Whether it was quoted, so that it is no option whatever it begins with.
+    /// True if it was quoted, so that it is no option whatever it begins with.
     pub(crate) is_quoted: bool,
     /// The file that it stands for, counted from 0.
     pub(crate) file: Option<usize>,
@@ -62,16 +62,16 @@ impl Call {
     }
 }
 
-/// What follows one another in a network.
+/// Element of a chain in a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     /// A stage.
     Stage(Call),
     /// Several networks side by side, and how their results become one.
     Join { how: Word, branches: Vec<Vec<Element>> },
-    /// What one of the files has, counted from 0.
+    /// The content of one of the files, counted from 0.
     File { number: usize },
-    /// What another network is called, with the `@` before it.
+    /// The name of another network, with the `@` before it.
     Named(Word),
 }
 
@@ -280,7 +280,7 @@ impl Parser<'_> {
         Ok((word.end > word.at).then_some(word))
     }
 
-    /// Whether `next` ends a branch: a comma does unless it stands inside a word.
+    /// True if `next` ends a branch: a comma does unless it stands inside a word.
     fn is_separator(&self, next: char, begins_word: bool) -> bool {
         let ends_word = || self.rest().chars().nth(1).is_none_or(|it| it.is_whitespace() || "),".contains(it));
         self.depth > 0 && (next == ')' || next == ',' && (begins_word || ends_word()))

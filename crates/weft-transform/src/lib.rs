@@ -60,6 +60,6 @@ pub use stages::permuting::Permutations;
 pub use stages::sums::Sum;
 pub use whose::whose;
 
-/// Which stages these are: others may give something else. Its last number is raised whenever a
+/// Version of these stages: others may give something else. Its last number is raised whenever a
 /// stage gives something else than before.
 pub const VERSION: &str = concat!("weft ", env!("CARGO_PKG_VERSION"), " stages 1");

@@ -20,11 +20,11 @@ pub struct Network {
     files: usize,
     modules: BTreeSet<usize>,
     gives: Shape,
-    /// Whether neighbours that only change bytes one by one are made one.
+    /// True if neighbours that only change bytes one by one are fused into one.
     fuses: bool,
 }
 
-/// What follows one another.
+/// Part of a chain.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     /// A stage, and how it was written.
@@ -38,13 +38,13 @@ pub(crate) enum Part {
 /// A stage of a network, as [`Network::stages`] tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
-    /// How it was written.
+    /// Its text, as it was written.
     pub text: String,
     /// In how many parentheses it stands.
     pub depth: usize,
-    /// What it leaves as it was.
+    /// Properties that it preserves.
     pub keeps: Keeps,
-    /// What undoes it.
+    /// Network that undoes it.
     pub inverse: Option<String>,
 }
 
@@ -72,12 +72,12 @@ impl Network {
         self
     }
 
-    /// What comes of it, as far as that is known before it runs.
+    /// Returns the shape of its output, as far as that is known before it runs.
     pub fn gives(&self) -> Shape {
         self.gives
     }
 
-    /// How many files it reads by their numbers, at least.
+    /// Returns the least number of files that it needs, by the numbers it names.
     pub fn files(&self) -> usize {
         self.files
     }
@@ -88,7 +88,7 @@ impl Network {
         &self.modules
     }
 
-    /// Whether it reads files by their numbers.
+    /// True if it reads files by their numbers.
     pub fn reads_files(&self) -> bool {
         fn reads(parts: &[Part]) -> bool {
             parts.iter().any(|part| match part {
@@ -107,7 +107,7 @@ impl Network {
         described
     }
 
-    /// What undoes it, if every stage can be undone.
+    /// Returns the network that undoes it, if every stage can be undone.
     pub fn inverse(&self) -> Option<Network> {
         let undone = |part: &Part| match part {
             Part::Stage { stage, .. } => stage.inverse.clone(),
@@ -117,7 +117,8 @@ impl Network {
         Network::known(&stages.join(" | ")).ok()
     }
 
-    /// What it leaves as it was, as a whole, if it reads one file beside [`Network::modules`].
+    /// Returns the properties that it preserves as a whole, if it reads one file beside
+    /// [`Network::modules`].
     pub fn keeps(&self) -> Keeps {
         let mut all = Keeps { length: true, place: true };
         for part in &self.parts {
@@ -130,24 +131,24 @@ impl Network {
         all
     }
 
-    /// Whether a stage of it runs code of whoever wrote it, outside of this process.
+    /// True if a stage of it runs code of its author, outside of this process.
     pub fn is_exported(&self) -> bool {
         any(&self.parts, &|stage| stage.is_exported)
     }
 
-    /// Whether it gives the same of the same wherever it runs: what commands and libraries give
-    /// follows from the machine, too.
+    /// True if equal input gives equal output on every machine. The output of commands and
+    /// libraries depends on the machine, too.
     pub fn is_repeatable(&self) -> bool {
         !any(&self.parts, &|stage| !stage.is_repeatable)
     }
 
-    /// Whether a stage of it needs a key: what it gives is nobody's who may not use that.
+    /// True if a stage of it needs a key: its output is only for users who may use that key.
     pub fn has_keys(&self) -> bool {
         any(&self.parts, &|stage| !stage.keys.is_empty())
     }
 
-    /// What comes of `bytes`, all that there are; or any part of them, if it keeps places. `files`
-    /// open those that it names.
+    /// Applies it to `bytes`, which are all the input; or any part of it, if it keeps places.
+    /// `files` open those that it names.
     pub fn apply(&self, bytes: Rope, files: &mut dyn Sources) -> Result<Rope, RunError> {
         let mut applied = Rope::new();
         for rope in Run::start(self, &mut Given { bytes, files })? {
@@ -156,7 +157,8 @@ impl Network {
         Ok(applied)
     }
 
-    /// What `chain` is, if it makes sense for bytes of `shape`; and of what shape its results are.
+    /// Checks that `chain` makes sense for bytes of `shape`. Returns its parts, and the shape of
+    /// its results.
     fn check(&mut self, text: &str, chain: Vec<Element>, mut shape: Shape) -> Result<(Vec<Part>, Shape), NetworkError> {
         let mut parts = Vec::new();
         for element in chain {
@@ -197,7 +199,7 @@ impl Network {
         Ok((parts, shape))
     }
 
-    /// What follows one another.
+    /// Returns its parts, one after the other.
     pub(crate) fn parts(&self) -> &[Part] {
         &self.parts
     }
@@ -207,7 +209,7 @@ impl Network {
         &self.parts
     }
 
-    /// What is run, in order.
+    /// Returns the parts to run, in order.
     pub(crate) fn plan(&self) -> Vec<Part> {
         if self.fuses { fused(&self.parts) } else { self.parts.clone() }
     }

@@ -150,7 +150,7 @@ impl<'a> Picture<'a> {
         last
     }
 
-    /// What is read by whoever names no file.
+    /// Adds the network's input, which a chain reads if it names no file.
     fn begin(&mut self, last: &mut Vec<usize>, row: Option<usize>) {
         if last.is_empty() {
             let name = if self.files.is_empty() { "input".into() } else { self.files.join(", ") };

@@ -11,7 +11,7 @@ use weft_block::Rope;
 /// Ropes that are made before they are asked for.
 const AHEAD_MAX: usize = 4;
 
-/// What is handed over: bytes, the end, or why there are no more.
+/// Message from the thread: bytes, the end, or the reason why there are no more.
 type Handed = Result<Option<Rope>, RunError>;
 
 /// Reads what a thread makes. When this goes, the thread ends, also in the middle of something.

@@ -18,7 +18,7 @@ use weft_block::{Buffer, Rope, Slice};
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Where a network gets its bytes.
+/// Source of a network's bytes.
 pub trait Source: Send {
     /// The next bytes; none at the end.
     fn next(&mut self) -> io::Result<Option<Slice>>;
@@ -29,15 +29,16 @@ pub trait Source: Send {
     }
 }
 
-/// What opens a network's sources. Each may be opened several times, and is read from its beginning
+/// Opener of a network's sources. Each may be opened several times, and is read from its beginning
 /// each time.
 pub trait Sources {
-    /// What the network reads if it names no file: nothing of [`Network::modules`].
+    /// Opens the input that the network reads if it names no file. It is none of
+    /// [`Network::modules`].
     fn input(&mut self) -> io::Result<Box<dyn Source>>;
     /// A file, counted from 0.
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>>;
-    /// What tells the content of such a file from what it was before, and from others, if that is
-    /// known without reading it.
+    /// Returns the identity of the content of such a file, if that is known without reading it. It
+    /// differs from that of earlier content and of other files.
     fn stamp(&mut self, _number: usize) -> io::Result<Option<[u8; 32]>> {
         Ok(None)
     }
@@ -49,7 +50,7 @@ pub trait Sources {
     fn bounds(&self) -> Option<Bounds> {
         None
     }
-    /// What the file has that holds the key called so, which is a name and no path.
+    /// Returns the content of the file that holds the key called so, which is a name and no path.
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
         Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no key '{name}': there are none here")))
     }
@@ -72,7 +73,7 @@ impl<R: Read + Send> Source for Reading<R> {
     }
 }
 
-/// Why a network does not run to its end.
+/// Reason why a network does not run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The source cannot be read.
@@ -83,10 +84,10 @@ pub enum RunError {
     Stage {
         /// The stage, as it was written.
         stage: String,
-        /// Why.
+        /// The reason.
         source: StageError,
     },
-    /// What another chain of the same join was told already.
+    /// An error that another chain of the same join got already.
     #[error("{0}")]
     Before(String),
     /// The system gives no thread.
@@ -98,7 +99,7 @@ pub enum RunError {
     /// Nobody waits for it any more. It goes on when it is asked for more.
     #[error("nobody waits for it any more")]
     Interrupted,
-    /// What waits for those who are behind cannot be kept.
+    /// Bytes that wait for slower readers cannot be stored.
     #[error("cannot use a temporary file: {0}")]
     Temporary(#[source] io::Error),
 }
@@ -161,8 +162,8 @@ impl Iterator for Run {
     }
 }
 
-/// What the first of `parts` reads; it is taken if that is all it does. Joins all of whose branches
-/// read files read nothing else.
+/// Opens the source that the first of `parts` reads. The part is taken if that is all it does. A
+/// join all of whose branches read files reads nothing else.
 fn begin(parts: &mut vec::IntoIter<Part>, sources: &mut dyn Sources) -> Result<Box<dyn Pull>, RunError> {
     let source = match parts.as_slice().first() {
         Some(Part::File { number }) => sources.file(*number),

@@ -1,4 +1,4 @@
-//! What a stage is: what it says of itself before anything runs, and what it does when it runs.
+//! Definition of a stage: its properties, known before anything runs, and its work when it runs.
 
 use crate::flow::{Input, Output};
 use crate::run::Sources;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// What bytes are like, as far as that is known before any are read.
+/// Shape of bytes, as far as that is known before any are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Nobody knows: what a file holds, or what was compressed.
@@ -24,7 +24,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// What whole lines of it are, some of them or in another order.
+    /// Returns the shape of whole lines of it, some of them or in another order.
     pub(crate) fn lines(self) -> Shape {
         match self {
             Shape::Records | Shape::Encoded => self,
@@ -43,7 +43,7 @@ impl Shape {
     }
 }
 
-/// What a stage can work on.
+/// Kind of input that a stage can work on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     /// Any bytes.
@@ -55,7 +55,7 @@ pub(crate) enum Wants {
 }
 
 impl Wants {
-    /// Why bytes of `shape` are surely not that.
+    /// Returns the reason why bytes of `shape` are surely not that.
     pub(crate) fn refuses(self, shape: Shape) -> Option<&'static str> {
         match (self, shape) {
             (Wants::Lines, Shape::Binary) => Some("works on text, and what it gets is compressed"),
@@ -66,8 +66,8 @@ impl Wants {
     }
 }
 
-/// What a stage leaves as it was, so that more can be done with its results than to read them from
-/// front to back.
+/// Properties of its input that a stage preserves, so that more can be done with its results than
+/// to read them from front to back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeps {
     /// There are as many bytes as before.
@@ -79,22 +79,22 @@ pub struct Keeps {
 
 /// A stage of a network, with its arguments: what it does is known and checked, nothing runs yet.
 pub(crate) struct Stage {
-    /// What it works on: what is surely something else is refused before it is read.
+    /// Input that it works on: anything that is surely something else is refused before it is read.
     pub(crate) wants: Wants,
-    /// What comes of bytes of a shape.
+    /// Shape of its output for input of a shape.
     pub(crate) gives: fn(Shape) -> Shape,
-    /// What it leaves as it was.
+    /// Properties that it preserves.
     pub(crate) keeps: Keeps,
-    /// What makes of its results what it was given, as text of the language.
+    /// Text of the network that turns its results back into its input.
     pub(crate) inverse: Option<String>,
-    /// What it does to each byte, if that is all it does.
+    /// Change to each byte, if that is all it does.
     pub(crate) byte_map: Option<ByteMap>,
-    /// Whether it works so hard that a thread of its own is worth handing its results over.
+    /// True if it works so hard that handing its results over from a thread of its own pays.
     pub(crate) is_heavy: bool,
-    /// Whether it is code that nobody has to trust, run outside of this process: who may have that
-    /// is a matter of permission.
+    /// True if it runs untrusted code outside of this process. Permissions say who may use such
+    /// stages.
     pub(crate) is_exported: bool,
-    /// Whether it gives the same of the same wherever it runs.
+    /// True if equal input gives equal output on every machine.
     pub(crate) is_repeatable: bool,
     /// The files, counted from 0, that hold code which it runs.
     pub(crate) modules: Vec<usize>,
@@ -106,7 +106,7 @@ pub(crate) struct Stage {
     pub(crate) start: Box<Start>,
 }
 
-/// What begins to run a stage; it may read files.
+/// Function that begins to run a stage; it may read files.
 pub(crate) type Start = dyn Fn(&mut dyn Sources) -> Result<Box<dyn Running>, StageError> + Send + Sync;
 
 impl Stage {
@@ -157,7 +157,7 @@ impl fmt::Debug for Stage {
     }
 }
 
-/// What a stage that runs needs next.
+/// Next need of a stage that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// More input; all there was has been taken.
@@ -175,10 +175,10 @@ pub(crate) trait Running: Send {
     fn advance(&mut self, input: &mut Input, output: &mut Output) -> Result<Progress, StageError>;
 }
 
-/// Why a stage cannot go on.
+/// Reason why a stage cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
-    /// What it was given is not what it can work on.
+    /// Its input is nothing that it can work on.
     #[error("{0}")]
     Data(String),
     /// It has neither taken nor given anything for so long.
@@ -190,7 +190,7 @@ pub enum StageError {
     /// The process that did its work is gone, or cannot be used; another may do it.
     #[error("{0}")]
     Lost(String),
-    /// What has to lie in memory does not fit there.
+    /// Data that has to lie in memory does not fit there.
     #[error("what lies in memory, such as long lines, takes more of it than networks may have now")]
     Memory,
     /// Nobody waits for it any more; it can go on when somebody does again.

@@ -19,7 +19,7 @@ const QUEUE_BYTES: usize = 1 << 20;
 /// Bytes that are written before they are handed over.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// What the thread does: reads until it has what it needs, writes, and ends.
+/// Work of the thread: it reads until it has what it needs, writes, and ends.
 pub(crate) type Work = dyn FnOnce(Reader, &mut Writer) -> Result<(), StageError> + Send;
 
 /// A stage that runs in a thread.
@@ -51,7 +51,7 @@ struct State {
     is_stopped: bool,
     /// Nobody wants the results any more.
     is_gone: bool,
-    /// What is rung when the thread is to stop, or nobody wants its results.
+    /// Bell to ring when the thread is to stop, or nobody wants its results.
     bell: Option<Arc<OwnedFd>>,
 }
 
@@ -86,20 +86,21 @@ impl Reader {
         }
     }
 
-    /// What has the next read fail that finds nothing at hand, and all after it.
+    /// Returns a handle that ends reading: the next read that finds nothing at hand fails, and all
+    /// after it.
     pub(crate) fn stop(&self) -> Stop {
         Stop(self.queues.clone())
     }
 }
 
-/// What such a stage reads.
+/// Input of such a stage.
 pub(crate) struct Reader {
     queues: Arc<Queues>,
     front: Slice,
     taken: usize,
 }
 
-/// What it writes.
+/// Output of such a stage.
 pub(crate) struct Writer {
     queues: Arc<Queues>,
     bytes: Vec<u8>,
@@ -189,7 +190,7 @@ impl Drop for Threaded {
     }
 }
 
-/// What the thread is told when nobody wants its results.
+/// Returns the thread's error for when nobody wants its results.
 fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "nobody reads this")
 }

@@ -46,8 +46,8 @@ impl Sources for Given {
     }
 }
 
-/// How many bytes `network` makes of `text`, again and again until there are `bytes` of it; or what
-/// it says.
+/// Runs `network` on `text`, repeated until there are `bytes` of it. Returns the number of bytes it
+/// makes, or its error.
 fn run(network: &str, text: &str, bytes: usize, bounds: Option<Bounds>) -> Result<usize, String> {
     let network = Network::parse(network).expect("a network");
     let piece = Slice::from(text.repeat((PIECE_BYTES / text.len()).max(1)).into_bytes());
@@ -145,7 +145,7 @@ fn expressions_are_compiled_when_a_network_runs_and_no_sooner() {
     assert!(Network::parse(r"grep '^\w{20}[^@]*@\d{50}\.\w+$'").is_ok());
 }
 
-/// What `network` makes of `input`; or what it says.
+/// Returns the output of `network` for `input`, or its error.
 fn made_of(network: &str, input: &[u8], memory_bytes: u64) -> Result<Vec<u8>, String> {
     let network = Network::parse(network).expect("a network");
     let bounds = Some(Bounds { memory_bytes, ..Bounds::default() });

@@ -1,4 +1,5 @@
-//! What commands of `exec` leave behind and take, when a daemon runs them for owners of links.
+//! Effects of `exec` commands that a daemon runs for owners of links: processes and files that they
+//! leave behind, and resources that they take.
 
 use rustix::fs::{XattrFlags, listxattr, setxattr};
 use std::fs;
@@ -30,13 +31,13 @@ impl Sources for Nothing {
         Some(self.0)
     }
 
-    /// Of 512 MiB a network has 128.
+    /// Bounds of 512 MiB, of which a network has 128.
     fn bounds(&self) -> Option<Bounds> {
         Some(Bounds { memory_bytes: 512 << 20, ..Bounds::default() })
     }
 }
 
-/// What `command` gives when `owner` has it in a link, or how it fails.
+/// Returns the output of `command` in a link of `owner`, or its error.
 fn run(command: &str, owner: u32) -> Result<String, String> {
     let network = Network::parse(&format!("exec '{}'", command.replace('\'', "'\\''"))).expect("a network");
     let mut given = Vec::new();
@@ -214,7 +215,7 @@ impl Sources for Line {
     }
 }
 
-/// What it took first counted as taken when the time was over, so that twice the time passed.
+/// The first input counted as taken when the time was over, so that twice the time passed.
 #[test]
 fn a_command_is_idle_from_the_moment_on_at_which_it_took_its_last_input() {
     let (sender, receiver) = std::sync::mpsc::channel();

@@ -11,7 +11,7 @@ fn run(network: &str, module: &str, input: &[u8], piece: usize) -> Result<Vec<u8
     run_bytes(network, &wat::parse_str(module).expect("a module"), input, piece)
 }
 
-/// What `module` fails with.
+/// Returns the error of `module`.
 fn failure(network: &str, module: &str) -> StageError {
     match run(network, module, b"some bytes", 4) {
         Err(RunError::Stage { source, .. }) => source,
@@ -213,7 +213,7 @@ fn arguments_are_checked_when_the_network_is_read() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a module says of where bytes lie, there is a result or an error.
+    /// Any claim of a module about its bytes gives a result or an error.
     #[test]
     fn nothing_that_a_module_says_is_believed(input: u32, given: Vec<u64>, pages in 0..3u32, bytes: Vec<u8>, length: bool) {
         let answers: String = given.iter().enumerate().map(|(number, answer)| {

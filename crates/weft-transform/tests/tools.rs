@@ -56,7 +56,7 @@ fn run(network: &str, input: &[u8], lengths: &[usize]) -> Result<Vec<u8>, RunErr
     run_on(&Network::parse(network).expect("a network"), || Pieces::new(input, lengths))
 }
 
-/// What a shell makes of it; none if the tool is missing.
+/// Returns a shell's output for the same input; `None` if the tool is missing.
 fn shell(command: &str, input: &[u8]) -> Option<Vec<u8>> {
     let tool = command.split(' ').next().expect("a command");
     let is_there = Command::new("sh").args(["-c", &format!("command -v {tool}")]).stdout(Stdio::null()).status();
@@ -580,7 +580,7 @@ fn what_is_interrupted_goes_on_where_it_was() {
     }
 }
 
-/// Whether a process of this machine has these words.
+/// True if a process of this machine has these words.
 fn is_running(words: &str) -> bool {
     let processes = std::fs::read_dir("/proc").expect("a directory");
     let says = |entry: std::fs::DirEntry| std::fs::read(entry.path().join("cmdline")).unwrap_or_default();

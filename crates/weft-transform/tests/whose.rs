@@ -1,4 +1,4 @@
-//! What user numbers that belong to one person take counts together.
+//! Joint bounds for the user numbers that belong to one person.
 
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use std::fs;

@@ -5,7 +5,7 @@ use crate::scale::Scale;
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 
-/// What is read of its line: name, unit, and number of the field, from 0 (bon_csv2txt(1)).
+/// Fields read of bonnie++'s line: name, unit, and number of the field, from 0 (bon_csv2txt(1)).
 const FIELDS: [(&str, &str, usize); 10] = [
     ("bonnie-write", "KiB/s", 11),
     ("bonnie-rewrite", "KiB/s", 13),

@@ -18,7 +18,7 @@ use weft_client::channel::{PLACE_BYTES, Receiver, Sender, sockets};
 
 const LARGE_PIPE: usize = 1 << 20;
 
-/// What lies between the processes, by the name that the writer is told.
+/// Transport between the processes. The writer gets its name as an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     /// write(2) and read(2), a pipe of 64 KiB.
@@ -69,10 +69,10 @@ impl Way {
     }
 }
 
-/// Where the processes run.
+/// Placement of the processes on processors.
 #[derive(Clone, Copy, Debug)]
 enum Processors {
-    /// Where the kernel puts them.
+    /// The kernel's choice.
     Any,
     /// Each on one of its own, if there are two.
     Apart,
@@ -81,7 +81,7 @@ enum Processors {
 }
 
 impl Processors {
-    /// That of the writer and that of the reader.
+    /// Returns the processors of the writer and of the reader; `None` for any.
     fn pick(self) -> Result<Option<[usize; 2]>> {
         let allowed = rustix::thread::sched_getaffinity(None)?;
         let mut numbers = (0..rustix::thread::CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number));
@@ -168,8 +168,8 @@ fn start(way: Way, processor: Option<usize>, end: OwnedFd, bytes: usize) -> Resu
     Ok((producer, orders))
 }
 
-/// What the writer does: fills the standard input's other end by `way=bytes`, once it is told by
-/// the standard output to begin.
+/// Runs the writer: fills the other end of the standard input as `way=bytes` says. It begins when
+/// the standard output tells it to.
 pub(crate) fn fill(what: &str) -> Result<()> {
     let parsed = what.split_once('=').and_then(|(name, bytes)| {
         let (_, way) = WAYS.iter().find(|(known, _)| *known == name)?;
@@ -229,7 +229,7 @@ fn produce(way: Way, end: OwnedFd, rounds: u64) -> Result<()> {
     Ok(())
 }
 
-/// How many bytes came, and their sum.
+/// Returns the number of bytes that came, and their sum.
 fn consume(way: Way, end: OwnedFd) -> Result<(usize, u64)> {
     let (mut all, mut total) = (0, 0u64);
     match way {
@@ -270,7 +270,7 @@ fn consume(way: Way, end: OwnedFd) -> Result<(usize, u64)> {
     Ok((all, total))
 }
 
-/// What is added from one word to the next: any large odd number.
+/// Difference between one word and the next: any large odd number.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Fills `bytes` with what depends on `round`, as fast as memory takes it.
@@ -287,7 +287,7 @@ fn sum(bytes: &[u8]) -> u64 {
     bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).fold(0, u64::wrapping_add)
 }
 
-/// What the reader gets if nothing went wrong.
+/// Returns the sum that the reader gets if nothing went wrong.
 fn expected(bytes: usize, chunk: usize) -> u64 {
     let words = (chunk / 8) as u64;
     let steps = STEP.wrapping_mul(words * (words - 1) / 2);

@@ -1,4 +1,4 @@
-//! Whether rates depend on how many names a directory has: as many files in directories of a
+//! Dependence of rates on how many names a directory has: as many files in directories of a
 //! thousand names each, and all of them in one. Bursts of a thousand files end before anything is
 //! committed, and would compare other things besides.
 
@@ -39,7 +39,7 @@ impl Spread {
         Ok(spread)
     }
 
-    /// What `call` takes on all files, one after the other.
+    /// Times `call` on all files, one after the other.
     fn time(&self, mut call: impl FnMut(&OwnedFd, &CString) -> Result<()>) -> Result<Duration> {
         time(|| {
             self.names.chunks(self.each).enumerate().try_for_each(|(i, names)| {

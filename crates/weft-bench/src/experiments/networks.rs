@@ -79,7 +79,7 @@ fn cat(file: &Path) -> Result<Child> {
     Command::new("cat").arg(file).stdout(Stdio::null()).spawn().context("cannot run cat")
 }
 
-/// How long it takes to read a link, made before, of `count` increments of `file`.
+/// Times reading a link of `count` increments of `file`, which is made before the clock starts.
 fn read_link(file: &Path, count: usize, is_fused: bool) -> Result<Duration> {
     let link = file.with_file_name(format!("network-{count}-{}", if is_fused { "fused" } else { "unfused" }));
     if !link.try_exists()? {
@@ -116,7 +116,7 @@ fn compiled(place: &Place) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// How long `cat FILE | increment | …` takes, with pipes of so many bytes.
+/// Times `cat FILE | increment | …` with `count` increments and pipes of `pipe` bytes.
 fn pipeline(file: &Path, increment: &Path, count: usize, pipe: usize) -> Result<Duration> {
     time(|| {
         let mut running = vec![Command::new("cat").arg(file).stdout(Stdio::piped()).spawn()?];

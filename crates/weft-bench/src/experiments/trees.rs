@@ -24,7 +24,7 @@ fn archive(scale: &Scale) -> Result<PathBuf> {
     Ok(packed)
 }
 
-/// Where a tree is packed.
+/// Returns the path of the archive that a tree is packed into.
 fn packed() -> PathBuf {
     std::env::temp_dir().join(format!("weft-bench-{}.tar", std::process::id()))
 }

@@ -16,11 +16,11 @@ use weft_block::Rope;
 /// Bytes of the small file, which is the paper's.
 const SMALL_BYTES: usize = 1_750_000;
 
-/// What is permuted: ten words of eight bytes, which makes 10! · 80 bytes.
+/// Text to permute: ten words of eight bytes, which makes 10! · 80 bytes.
 const WORDS: &str = "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz01";
 const PERMUTED_BYTES: usize = 290_304_000;
 
-/// What few lines have.
+/// A string that few lines contain.
 const RARE: &str = "needle";
 
 /// Processes that have a file in memory at once.
@@ -73,7 +73,7 @@ pub(super) fn run(place: &Place, scale: &Scale) -> Result<Vec<f64>> {
     Ok(rates)
 }
 
-/// What a command of the shell prints.
+/// Returns the output of a shell command.
 fn shell(command: &str) -> Result<Vec<u8>> {
     let mut shell = Command::new("sh");
     let output = shell.args(["-c", command]).env("LC_ALL", "C").stderr(Stdio::inherit()).output()?;

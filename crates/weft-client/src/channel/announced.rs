@@ -14,7 +14,7 @@ use weft_block::shared::Arena;
 /// Most arenas that a receiver knows at a time.
 pub(super) const ARENAS_MAX: usize = 32;
 
-/// Where the bytes of an entry lie.
+/// Arena that holds the bytes of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     Own(Arc<Arena>),
@@ -22,7 +22,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Whether `other` is the same.
+    /// True if `other` is the same arena.
     fn is(&self, other: &Source) -> bool {
         match (self, other) {
             (Source::Own(one), Source::Own(other)) => Arc::ptr_eq(one, other),
@@ -31,7 +31,7 @@ impl Source {
         }
     }
 
-    /// Whether nobody in this process but whoever asks knows it any more, so that nothing can come
+    /// True if nobody in this process but the caller knows it any more, so that nothing can come
     /// from there.
     fn is_idle(&self) -> bool {
         match self {
@@ -40,8 +40,8 @@ impl Source {
         }
     }
 
-    /// What is passed on: the file, which may be sealed but opened for writing, as its seals bind
-    /// everybody, and its guards.
+    /// Returns the descriptors to pass on: the file and its guards. The file may be sealed but
+    /// opened for writing, as its seals bind everybody.
     pub(super) fn descriptors(&self) -> (BorrowedFd<'_>, Vec<BorrowedFd<'_>>) {
         match self {
             Source::Own(arena) => (arena.file(), Vec::new()),
@@ -57,7 +57,7 @@ struct Known {
     used: u64,
 }
 
-/// What the receiver knows, as the sender knows.
+/// The arenas that the receiver knows, as the sender sees it.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     known: Vec<Known>,
@@ -83,7 +83,7 @@ impl Announced {
         self.numbers
     }
 
-    /// What is to be forgotten before another one is added.
+    /// Returns the arena to forget before another one is added.
     pub(super) fn forget_oldest(&mut self) -> Option<u64> {
         if self.known.len() < ARENAS_MAX {
             return None;
@@ -92,7 +92,7 @@ impl Announced {
         Some(self.known.swap_remove(at).number)
     }
 
-    /// What is to be forgotten as nothing comes from there any more.
+    /// Returns an arena to forget because nothing comes from there any more.
     pub(super) fn forget_idle(&mut self) -> Option<u64> {
         if self.known.len() < 2 {
             return None;

@@ -1,4 +1,4 @@
-//! Where the words of a channel lie: a file without a name that both ends map.
+//! Memory of a channel's words: a file without a name that both ends map.
 
 use super::ring::{Ring, Shape, Word};
 use memmap2::{MmapOptions, MmapRaw};

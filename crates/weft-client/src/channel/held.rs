@@ -1,10 +1,11 @@
-//! What a sender lent and has not got back: by ticket, and longer than the sender lives if need be.
+//! Memory that a sender lent and has not got back: by ticket, and longer than the sender lives if
+//! need be.
 //!
 //! Memory that others lent to this process must not go back to them as long as a receiver may read
-//! it. So what a sender held when it went, of such memory, is held on until the receiver gave it
-//! back, or nobody is left who may read it: the pipe of the channel tells. Somebody has to look now
-//! and then: whoever makes or drops a sender, and whoever is about to sleep for a sender that may
-//! wait for just that ([`sweep`]).
+//! it. So when a sender goes, such memory stays held until the receiver gives it back, or until
+//! nobody is left who may read it: the pipe of the channel tells. Somebody has to look now and then
+//! ([`sweep`]): every thread that makes or drops a sender, and every thread that is about to sleep
+//! for a sender which may wait for just that.
 
 use super::control::Control;
 use super::ring::Ring;
@@ -14,7 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use weft_block::Slice;
 
-/// What keeps the bytes of an entry where they are.
+/// Owner that keeps the bytes of an entry in place.
 #[derive(Debug)]
 #[expect(dead_code, reason = "it is there to be dropped")]
 pub(super) enum Hold {
@@ -26,7 +27,7 @@ pub(super) enum Hold {
     Lent(Slice),
 }
 
-/// What one sender lent.
+/// Memory that one sender lent.
 #[derive(Debug)]
 pub(super) struct Held {
     ring: Arc<Ring<Control>>,
@@ -35,25 +36,27 @@ pub(super) struct Held {
     slots: Vec<Option<(Hold, usize)>>,
     free: Vec<u32>,
     bytes: usize,
-    /// How many tickets had come back when the bits were looked at.
+    /// The ring's count of returned tickets when the bits were last looked at.
     returned: u64,
-    /// How many were taken back, by whomever.
+    /// Number of tickets taken back, by any thread.
     taken: u64,
-    /// How many threads have taken some back by a [`sweep`], and have not dropped all of them yet.
+    /// Number of threads that have taken some back by a [`sweep`] and have not dropped all of them
+    /// yet.
     dropping: usize,
     /// Signalled when one has.
     dropped: Arc<Condvar>,
-    /// What came back once was not lent: whoever finds it may not be the sender, who is to know.
+    /// True if a ticket came back that was not lent. The thread that finds it may not be the
+    /// sender's, so the flag tells the sender.
     forged: bool,
 }
 
 impl Held {
-    /// How many bytes are lent.
+    /// Returns the number of bytes that are lent.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is nothing that could come back.
+    /// True if nothing is left that could come back.
     pub(super) fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
@@ -81,7 +84,7 @@ impl Held {
         }
     }
 
-    /// Whether `ticket` is for part of a place into which was copied.
+    /// True if `ticket` is for part of a place that bytes were copied into.
     pub(super) fn is_part(&self, ticket: u32) -> bool {
         matches!(self.slots.get(ticket as usize), Some(Some((Hold::Part(_), _))))
     }
@@ -123,7 +126,7 @@ impl Held {
         tickets.into_iter().filter_map(|ticket| self.remove(ticket)).collect()
     }
 
-    /// Whether this need not be looked at any more, after all that can be was put into `back`.
+    /// Takes back all it can into `back`. True if nothing is left to look at.
     fn is_over(&mut self, back: &mut Vec<Hold>) -> bool {
         // Who forges what comes back of a channel that is over hurts nobody else.
         back.extend(self.take_back().unwrap_or_default());
@@ -135,7 +138,7 @@ impl Held {
     }
 }
 
-/// What a sender shares with [`sweep`].
+/// State that a sender shares with [`sweep`].
 pub(super) type Shared = Arc<Mutex<Held>>;
 
 /// The same in all senders: nobody panics while it is locked but for bugs, and then it tells the
@@ -157,7 +160,7 @@ pub(super) fn take_back(held: &Shared) -> io::Result<(Vec<Hold>, u64)> {
     Ok((back, held.taken))
 }
 
-/// What a [`sweep`] took back for a sender is being dropped.
+/// Marks that memory which a [`sweep`] took back for a sender is being dropped.
 struct Dropping(Shared);
 
 impl Drop for Dropping {
@@ -168,7 +171,7 @@ impl Drop for Dropping {
     }
 }
 
-/// What all senders of this process hold, and held.
+/// The memory that living senders of this process hold, and that senders which are gone left.
 #[derive(Default)]
 struct All {
     living: Vec<Weak<Mutex<Held>>>,
@@ -180,7 +183,7 @@ fn all() -> MutexGuard<'static, All> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a new sender lends, which is nothing yet.
+/// Creates the state of a new sender, which has lent nothing yet.
 pub(super) fn new(ring: Arc<Ring<Control>>, token: OwnedFd) -> Shared {
     sweep();
     let held = Arc::new(Mutex::new(Held {

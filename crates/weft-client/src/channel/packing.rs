@@ -4,8 +4,7 @@
 use std::sync::Arc;
 use weft_block::shared::Place;
 
-/// What does not belong together begins at a multiple of this: it may be read and written at the
-/// same time.
+/// Alignment of bytes that do not belong together: they may be read and written at the same time.
 const APART: usize = 64;
 
 /// A place, and whoever refers to what was copied there.
@@ -22,7 +21,7 @@ impl Packed {
     }
 }
 
-/// Where is copied to.
+/// Places to copy to.
 #[derive(Debug, Default)]
 pub(super) struct Packing {
     open: Option<Packed>,
@@ -32,7 +31,7 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    /// Whether a place is needed before anything can be copied.
+    /// True if a place is needed before anything can be copied.
     pub(super) fn needs_place(&mut self) -> bool {
         match &self.open {
             Some(open) if open.is_free() => {
@@ -67,7 +66,7 @@ impl Packing {
         (&open.place[range], open.parts.clone())
     }
 
-    /// What is copied next does not belong to what was copied before.
+    /// Begins a new part: bytes copied next do not belong to those copied before.
     pub(super) fn part(&mut self) {
         if let Some(open) = &self.open {
             self.used = self.used.next_multiple_of(APART).min(open.place.len());

@@ -26,14 +26,14 @@ pub struct Receiver {
     end: Arc<Returning>,
     ring: Popping<Control>,
     arenas: HashMap<u64, Arc<Lent>>,
-    /// What came of a rope so far.
+    /// The part of a rope that came so far.
     partial: Rope,
     /// Since the last bytes.
     idle: usize,
     over: Option<Over>,
 }
 
-/// Why nothing is received any more.
+/// Reason why nothing is received any more.
 #[derive(Clone, Copy, Debug)]
 enum Over {
     Ended,
@@ -42,7 +42,7 @@ enum Over {
     Failed,
 }
 
-/// What is needed to give back: it lives as long as any bytes that were received.
+/// Means to give tickets back. It lives as long as any bytes that were received.
 #[derive(Debug)]
 struct Returning {
     ring: Arc<Ring<Control>>,

@@ -21,31 +21,31 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::step;
 
-/// What is shared is made of.
+/// Unit of the shared memory.
 pub(crate) type Word = AtomicU64;
 
 /// Words of a cache line: what the two ends write lies in different ones.
 const LINE: usize = 8;
 
 const MAGIC: usize = 0;
-/// Of the sender: how many entries it has put in, and whether there will be no more.
+/// The sender's words: the number of entries it has put in, and 1 if there will be no more.
 const TAIL: usize = LINE;
 const FINISHED: usize = LINE + 1;
-/// Of the receiver: how many entries it has taken out, and whether it takes no more.
+/// The receiver's words: the number of entries it has taken out, and 1 if it takes no more.
 const HEAD: usize = 2 * LINE;
 const GONE: usize = 2 * LINE + 1;
-/// Of whoever sleeps; the other end clears it when it wakes it.
+/// Words of the end that sleeps. The other end clears one when it wakes it.
 const RECEIVER_SLEEPS: usize = 3 * LINE;
 const SENDER_SLEEPS: usize = 4 * LINE;
-/// How many tickets came back: says when to look at the bits.
+/// Number of tickets that came back: it says when to look at the bits.
 const RETURNED: usize = 5 * LINE;
 const ENTRIES: usize = 6 * LINE;
 const ENTRY: usize = 4;
 
-/// What the first word is: another layout gets another one.
+/// Value of the first word: another layout gets another one.
 const LAYOUT: u64 = u64::from_le_bytes(*b"weft ch1");
 
-/// How much there is room for.
+/// Capacity of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// A power of two.
@@ -65,14 +65,14 @@ impl Shape {
     }
 }
 
-/// What the sender tells of some bytes, as four words; what they mean is not the ring's business.
+/// The sender's description of some bytes, as four words. The ring does not know what they mean.
 pub(crate) type Entry = [u64; ENTRY];
 
 /// The other end wrote what it never writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Garbage(pub(crate) &'static str);
 
-/// What a sender sleeps for.
+/// Event that a sender sleeps for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// Any ticket.
@@ -89,7 +89,7 @@ pub(crate) struct Ring<M> {
 }
 
 impl<M: AsRef<[Word]>> Ring<M> {
-    /// What lies in `words`, which have `shape`.
+    /// The ring in `words`, which have `shape`.
     ///
     /// # Panics
     /// If there are fewer.
@@ -107,7 +107,7 @@ impl<M: AsRef<[Word]>> Ring<M> {
         self.word(MAGIC).store(LAYOUT, Ordering::Release);
     }
 
-    /// Whether it says so.
+    /// True if the memory is marked so.
     pub(crate) fn is_marked(&self) -> bool {
         self.word(MAGIC).load(Ordering::Acquire) == LAYOUT
     }
@@ -132,7 +132,7 @@ impl<M: AsRef<[Word]>> Ring<M> {
         self.word(FINISHED).store(1, Ordering::Release);
     }
 
-    /// Whether there will be no more entries than are in it already.
+    /// True if there will be no more entries than are in it already.
     pub(crate) fn is_finished(&self) -> bool {
         self.word(FINISHED).load(Ordering::Acquire) != 0
     }
@@ -143,7 +143,7 @@ impl<M: AsRef<[Word]>> Ring<M> {
         self.word(GONE).store(1, Ordering::Release);
     }
 
-    /// Whether it takes none.
+    /// True if the receiver takes out no more entries.
     pub(crate) fn is_left(&self) -> bool {
         self.word(GONE).load(Ordering::Acquire) != 0
     }
@@ -159,7 +159,8 @@ impl<M: AsRef<[Word]>> Ring<M> {
         }
     }
 
-    /// How many tickets came back so far: to be compared with what this was before.
+    /// Returns the number of tickets that came back so far. Callers compare it with an earlier
+    /// value.
     pub(crate) fn returned(&self) -> u64 {
         self.word(RETURNED).load(Ordering::Acquire)
     }
@@ -192,7 +193,7 @@ impl<M: AsRef<[Word]>> Ring<M> {
         self.say(RECEIVER_SLEEPS, 0);
     }
 
-    /// Whether it is about to sleep or sleeps.
+    /// True if the receiver is about to sleep or sleeps.
     pub(crate) fn is_receiver_asleep(&self) -> bool {
         self.word(RECEIVER_SLEEPS).load(Ordering::Acquire) != 0
     }
@@ -212,21 +213,19 @@ impl<M: AsRef<[Word]>> Ring<M> {
         self.say(SENDER_SLEEPS, 0);
     }
 
-    /// Whether the receiver sleeps, and is to be woken by whoever asks, after it put something in.
+    /// True if the receiver sleeps and the caller, which put something in, is to wake it.
     pub(crate) fn wakes_receiver(&self) -> bool {
         fence(Ordering::SeqCst);
         self.clear(RECEIVER_SLEEPS, |_| true)
     }
 
-    /// Whether the sender sleeps for tickets, and is to be woken by whoever asks, after it gave one
-    /// back.
+    /// True if the sender sleeps for tickets and the caller, which gave one back, is to wake it.
     pub(crate) fn wakes_sender_by_return(&self) -> bool {
         fence(Ordering::SeqCst);
         self.clear(SENDER_SLEEPS, |wish| wish == 1)
     }
 
-    /// Whether the sender sleeps, and is to be woken by whoever asks, as the receiver is about to
-    /// sleep.
+    /// True if the sender sleeps and the caller is to wake it, as the receiver is about to sleep.
     pub(crate) fn wakes_sender_by_sleep(&self) -> bool {
         self.clear(SENDER_SLEEPS, |_| true)
     }
@@ -260,7 +259,7 @@ pub(crate) struct Pushing<M> {
 }
 
 impl<M: AsRef<[Word]>> Pushing<M> {
-    /// That of a ring into which nothing was put yet.
+    /// The sender's end of a ring into which nothing was put yet.
     pub(crate) fn of(ring: Arc<Ring<M>>) -> Pushing<M> {
         Pushing { ring, tail: 0, head: 0 }
     }
@@ -269,12 +268,12 @@ impl<M: AsRef<[Word]>> Pushing<M> {
         &self.ring
     }
 
-    /// How many entries were put in.
+    /// Returns the number of entries that were put in.
     pub(crate) fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// How many entries were taken out.
+    /// Returns the number of entries that were taken out.
     pub(crate) fn head(&mut self) -> Result<u64, Garbage> {
         let head = self.ring.word(HEAD).load(Ordering::Acquire);
         if head < self.head || head > self.tail {
@@ -284,7 +283,7 @@ impl<M: AsRef<[Word]>> Pushing<M> {
         Ok(head)
     }
 
-    /// Whether another entry has room, by what was seen last.
+    /// True if another entry has room, by the head that was read last.
     pub(crate) fn has_room(&self) -> bool {
         self.tail - self.head < self.ring.shape.entries as u64
     }
@@ -312,7 +311,7 @@ pub(crate) struct Popping<M> {
 }
 
 impl<M: AsRef<[Word]>> Popping<M> {
-    /// That of a ring from which nothing was taken yet.
+    /// The receiver's end of a ring from which nothing was taken yet.
     pub(crate) fn of(ring: Arc<Ring<M>>) -> Popping<M> {
         Popping { ring, head: 0, tail: 0 }
     }
@@ -321,7 +320,7 @@ impl<M: AsRef<[Word]>> Popping<M> {
         &self.ring
     }
 
-    /// Whether there is an entry.
+    /// True if there is an entry.
     pub(crate) fn is_ready(&mut self) -> Result<bool, Garbage> {
         if self.head == self.tail {
             let tail = self.ring.word(TAIL).load(Ordering::Acquire);
@@ -346,8 +345,8 @@ impl<M: AsRef<[Word]>> Popping<M> {
         Ok(Some(entry))
     }
 
-    /// Whether the sender sleeps until as much was taken out as is, and is to be woken by whoever
-    /// asks.
+    /// True if the sender sleeps until as many entries were taken out as are now, and the caller is
+    /// to wake it.
     pub(crate) fn wakes_sender(&self) -> bool {
         fence(Ordering::SeqCst);
         self.ring.clear(SENDER_SLEEPS, |wish| wish >= 2 && wish - 2 <= self.head)

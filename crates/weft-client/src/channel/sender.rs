@@ -28,10 +28,10 @@ pub struct Sender {
     packing: Packing,
     announced: Announced,
     held: held::Shared,
-    /// How many tickets had been taken back when that was looked at.
+    /// Number of tickets that had been taken back when the sender last looked.
     taken: u64,
     pieces: Vec<Piece>,
-    /// Why nothing can be sent any more.
+    /// Reason why nothing can be sent any more.
     broken: Option<(io::ErrorKind, &'static str)>,
 }
 
@@ -44,7 +44,7 @@ struct Piece {
     ticket: u32,
 }
 
-/// What was sent and not yet received.
+/// Entries that were sent and not yet received.
 #[derive(Debug)]
 struct Flow {
     /// Bytes of each entry, by its place in the ring.
@@ -80,8 +80,8 @@ impl Flow {
         self.bytes == 0 || self.bytes + len <= WINDOW_BYTES
     }
 
-    /// How many entries must be received before about half of what may be under way is: to wake for
-    /// less is not worth it.
+    /// Returns the number of entries to be received until about half of the window is free. Waking
+    /// for less is not worth it.
     fn half(&mut self, tail: u64) -> u64 {
         let (mut head, mut bytes) = (self.head, self.bytes);
         while head < tail && (bytes > WINDOW_BYTES / 2 || tail - head > self.lens.len() as u64 / 2) {

@@ -1,5 +1,5 @@
-//! What goes over the socket of a channel: its memory, arenas before the first entry that names
-//! them, and calls to wake up.
+//! Traffic on the socket of a channel: its memory, arenas before the first entry that names them,
+//! and calls to wake up.
 
 use super::step;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -28,7 +28,7 @@ pub(super) enum End {
     Receiver,
 }
 
-/// What one end told the other.
+/// Message from one end to the other.
 #[derive(Debug)]
 pub(super) enum Message {
     /// You are this end of the channel with this memory. The last is a pipe: its end for reading
@@ -41,7 +41,7 @@ pub(super) enum Message {
     Arena(u64, OwnedFd, Vec<OwnedFd>),
 }
 
-/// What there is on a socket.
+/// Result of a look at a socket.
 #[derive(Debug)]
 pub(super) enum Received {
     Message(Message),
@@ -162,14 +162,14 @@ pub(super) fn wait(socket: BorrowedFd<'_>, events: PollFlags) -> io::Result<()> 
     Ok(())
 }
 
-/// Whether nobody has the other end of `file`, a socket or the end of a pipe that is written to.
+/// True if nobody has the other end of `file`, a socket or the end of a pipe that is written to.
 pub(super) fn is_gone(file: BorrowedFd<'_>) -> io::Result<bool> {
     let mut polled = [PollFd::from_borrowed_fd(file, PollFlags::empty())];
     rustix::io::retry_on_intr(|| poll(&mut polled, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })))?;
     Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR))
 }
 
-/// What a peer did that none does.
+/// Returns the error for a peer that broke the protocol.
 pub(super) fn garbage(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }

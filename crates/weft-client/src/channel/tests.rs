@@ -11,7 +11,7 @@ mod hostile;
 mod processes;
 
 thread_local! {
-    /// How many steps are left before this process kills itself.
+    /// Number of steps left before this process kills itself.
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
@@ -271,7 +271,7 @@ fn a_socket_is_one_end_of_a_channel_once() {
     assert!(Receiver::of(file.into()).is_err());
 }
 
-/// What others lent to a sender that is gone is kept until the receiver gives it back.
+/// Memory that others lent to a sender which is gone is protected until the receiver gives it back.
 #[test]
 fn what_others_lent_is_kept_as_long_as_a_receiver_has_it() {
     let (guard, lender) = std::io::pipe().unwrap();
@@ -294,7 +294,7 @@ fn what_others_lent_is_kept_as_long_as_a_receiver_has_it() {
     eventually("it needs none after the end", || socket::is_gone(lender.as_fd()).unwrap());
 }
 
-/// How many arenas of channels are mapped or open here, of all tests that run.
+/// Counts the arenas of channels that are mapped or open here, of all tests that run.
 fn arenas(what: &str) -> usize {
     let open =
         std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
@@ -303,7 +303,7 @@ fn arenas(what: &str) -> usize {
         + maps.lines().filter(|line| line.contains(what)).count()
 }
 
-/// Who takes back what the receiver gives back.
+/// Taker of the tickets that the receiver gives back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Sender,

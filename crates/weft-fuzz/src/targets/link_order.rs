@@ -1,5 +1,5 @@
-//! What a program may set to have a transformation link made: it is refused, or a definition that
-//! comes back from how a row keeps it.
+//! Values that a program may set to have a transformation link made: each is refused, or is a
+//! definition that survives encoding as a row and decoding.
 use weft_vfs::{LinkDefinition, LinkOrder};
 
 /// Takes any bytes as what this is about.

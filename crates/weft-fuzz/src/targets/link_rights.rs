@@ -89,8 +89,8 @@ fn make(vfs: &Vfs, parent: Ino, name: &[u8], kind: Kind, permissions: u32) -> In
     vfs.make(Caller::ROOT, parent, name, node).expect("made").ino
 }
 
-/// What is open is the same whatever the secret; all else differs in content, length, times and
-/// names.
+/// Fills the volume. Files that others may read are the same whatever `secret` is. Everything else
+/// differs in content, length, times and names.
 fn fill(vfs: &Vfs, secret: &[u8]) {
     let file = |parent, name: &[u8], permissions, content: &[u8]| {
         let ino = make(vfs, parent, name, Kind::File, permissions);

@@ -56,8 +56,8 @@ fn is_damage(finding: &Finding) -> bool {
     finding.outcome != Outcome::Note
 }
 
-/// Whether a file reads otherwise than it was written. Its end may have moved: no check knows where
-/// it was.
+/// Finds a file that reads otherwise than it was written. Its end may have moved: no check knows
+/// where it was.
 fn reads_wrong(template: &Contents, found: &Contents) -> Option<Vec<u8>> {
     let differs = |path: &&Vec<u8>| {
         let (written, read) = (&template[*path], found.get(*path));

@@ -8,24 +8,24 @@ use std::ops::Range;
 use std::time::Duration;
 use weft_block::Buffer;
 
-/// What code may have, and what it must do.
+/// Bounds on code, and properties that its output must have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Time for one piece.
     pub(super) call: Duration,
     pub(super) memory_bytes: usize,
-    /// Whether it must give as many bytes as it takes.
+    /// True if it must give as many bytes as it takes.
     pub(super) length: bool,
-    /// Whether each byte follows from the one at the same place alone, so that there is nothing to
+    /// True if each byte follows from the one at the same place alone, so that there is nothing to
     /// give at the end.
     pub(super) place: bool,
     /// The user whose network it is.
     pub(super) owner: u32,
 }
 
-/// What there is for what code took.
+/// Output that code gives for its input.
 pub(super) struct Given {
-    /// Where it lies, for [`Code::copy`]; of that it is a part, whatever the code has said.
+    /// Range of the output, for [`Code::copy`]. It is within bounds whatever the code has said.
     pub(super) range: Range<usize>,
     /// There is more of what it took.
     pub(super) has_more: bool,
@@ -43,15 +43,15 @@ const SAID_BYTES: usize = 4096;
 
 /// Code that runs, on one stream.
 pub(super) trait Code: Send + Sized + 'static {
-    /// What it is called.
+    /// Name of this kind of code.
     const NAME: &'static str;
-    /// Whether it gives the same of the same wherever it runs.
+    /// True if equal input gives equal output on every machine.
     const IS_REPEATABLE: bool;
     /// The longest that can be run, in bytes.
     const BYTES_MAX: usize;
     /// Bytes that it is given at once, at most.
     const PIECE_BYTES: usize;
-    /// How many of all stages may wait for more to do, at most.
+    /// Largest number of idle instances, of all stages, that wait for more to do.
     const IDLE_MAX: usize;
     /// About how long it takes to begin; zero if it is not worth waiting for one that is at work.
     const BEGINNING: Duration;
@@ -68,7 +68,7 @@ pub(super) trait Code: Send + Sized + 'static {
     /// A copy of what was given; before the next call.
     fn copy(&self, range: Range<usize>) -> Buffer;
 
-    /// Whether it can still be called, after it has waited.
+    /// True if it can still be called, after it has waited.
     fn is_there(&mut self) -> bool {
         true
     }
@@ -78,12 +78,12 @@ pub(super) trait Code: Send + Sized + 'static {
     fn rest(&mut self) -> bool;
 }
 
-/// What a process says of its failure, as one line of a bounded length.
+/// Formats a process's failure message as one line of a bounded length.
 pub(super) fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(SAID_BYTES)]).replace(char::is_control, " ")
 }
 
-/// What code says of its failure, if it does.
+/// Returns the error with the code's failure message, if it gives one.
 pub(super) fn failure<C: Code>(bytes: Option<&[u8]>) -> StageError {
     let text = bytes.map(said);
     StageError::data(text.unwrap_or_else(|| format!("the {} has failed, and does not say why", C::NAME)))

@@ -49,7 +49,7 @@ pub(crate) fn exec(call: &Call) -> Result<Stage, NetworkError> {
     Ok(Stage { is_exported: true, is_repeatable: false, ..Stage::reading(start) })
 }
 
-/// What runs a command, and how long it may do nothing.
+/// Parameters of a command: its text, the time that it may do nothing, and the terms of its run.
 struct Given {
     command: String,
     idle: Duration,
@@ -120,9 +120,9 @@ fn feed(mut reader: Reader, stdin: OwnedFd, taken: &Mutex<Instant>, enough: &Own
 struct Attended<'a> {
     spawned: &'a mut Spawned,
     idle: Duration,
-    /// When it last took something.
+    /// Time at which it last took something.
     taken: &'a Mutex<Instant>,
-    /// What it says of its failure.
+    /// Its failure message so far.
     said: Vec<u8>,
 }
 

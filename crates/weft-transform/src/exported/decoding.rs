@@ -16,11 +16,11 @@ const WAKING_BYTES: usize = 64 << 10;
 pub(crate) struct Decoding {
     /// None once it has ended or failed.
     decoder: Option<Decoder>,
-    /// What it failed with after the bytes that were passed on last.
+    /// Error that follows the bytes that were passed on last.
     error: Option<StageError>,
 }
 
-/// Why the process does nothing more.
+/// Reason why the process does nothing more.
 enum Stop {
     /// All is done.
     Ended,

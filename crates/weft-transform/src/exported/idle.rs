@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Instant;
 
-/// What tells files from others: what [`crate::Sources::stamp`] says, or the digest.
+/// Identity of a file's content: the value of [`crate::Sources::stamp`], or the digest.
 pub(super) type Stamp = [u8; 32];
 
 /// As many instances of a stage wait, and work before anybody waits for one of them to be done:
@@ -121,12 +121,12 @@ impl<C: Code> Drop for Idle<C> {
 pub(super) struct Lent<C: Code> {
     /// None once it has failed.
     stream: Option<Stream<C>>,
-    /// To whom, if to anybody, and what it is.
+    /// Pool that it goes back to, if any, and the stamp of its file.
     lender: Option<(Arc<Idle<C>>, Stamp)>,
 }
 
 impl<C: Code> Lent<C> {
-    /// What nobody else can use.
+    /// Wraps a stream that nobody else can use.
     pub(super) fn own(stream: Stream<C>) -> Lent<C> {
         Lent { stream: Some(stream), lender: None }
     }

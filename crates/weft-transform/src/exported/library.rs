@@ -80,7 +80,7 @@ impl Code for Process {
 }
 
 impl Process {
-    /// What it says of its failure.
+    /// Returns the error with its failure message.
     fn failure(&self, said: Range<usize>) -> StageError {
         let said = (!said.is_empty()).then(|| self.area().copy(said));
         failure::<Process>(said.as_deref())

@@ -46,18 +46,18 @@ const OWNER_BITS: u32 = 0x0fff_ffff;
 /// Bytes of stack until the shell runs.
 const STACK_BYTES: usize = 64 << 10;
 
-/// How long a process that was killed is waited for: one that is stuck in the kernel is left to it.
+/// Longest wait for a process that was killed: one that is stuck in the kernel is left to it.
 const END_TIME: Duration = Duration::from_secs(5);
 
 /// Processes that were killed and had not ended when nobody waited for them any longer.
 static ENDING: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 
-/// How a command may run.
+/// Terms under which a command runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
-    /// Whether it has the machine's network.
+    /// True if it has the machine's network.
     pub(super) has_network: bool,
-    /// Who owns what runs it.
+    /// User who owns the link or process that runs it.
     pub(super) owner: u32,
     /// Bounds on what networks keep, if there are some.
     pub(super) bounds: Option<Bounds>,
@@ -73,7 +73,7 @@ pub(super) struct Spawned {
     pub(super) stderr: OwnedFd,
 }
 
-/// How a command ended.
+/// End of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Exit(i32),
@@ -99,7 +99,7 @@ impl Spawned {
         &self.process
     }
 
-    /// How it ended; after that is readable.
+    /// Returns how it ended. Call it once its process descriptor is readable.
     pub(super) fn ended(&mut self) -> Result<Ended, StageError> {
         let status = waitid(WaitId::PidFd(self.process.as_fd()), WaitIdOptions::EXITED).map_err(io::Error::from)?;
         self.has_ended = true;
@@ -162,13 +162,13 @@ struct Plan {
     files: [RawFd; 3],
     program: CString,
     _words: Vec<CString>,
-    /// What the words and the environment point to, each with a null at the end.
+    /// Pointers to the words and to the environment, each list with a null at the end.
     arguments: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
     flags: libc::c_int,
     /// The user it becomes; none if there is no other to become.
     user: Option<u32>,
-    /// What is written to say which user it is in its namespace.
+    /// User and group maps of its namespace, as written to procfs.
     maps: Option<[Vec<u8>; 2]>,
     mounts: mounts::Plan,
     /// Files by which it joins its group.
@@ -176,7 +176,7 @@ struct Plan {
     limits: Vec<(Resource, u64)>,
     calls: &'static refused_calls::Filters,
     allowed: Allowed,
-    /// What it was about to do when it failed, and how.
+    /// Step that failed, with its errno.
     failed: Cell<Option<(&'static str, i32)>>,
 }
 
@@ -283,7 +283,7 @@ fn run(plan: &Plan) -> (&'static str, io::Error) {
 
 pub(super) type Step = Result<(), (&'static str, io::Error)>;
 
-/// That a system call which gives -1 when it fails has not.
+/// Checks the result of a system call that gives -1 when it fails.
 fn check(step: &'static str, result: libc::c_long) -> Step {
     if result < 0 { Err((step, io::Error::last_os_error())) } else { Ok(()) }
 }

@@ -103,7 +103,7 @@ const TO_COMMANDS: [c_long; 16] = [
 /// Flags of mount(2) of which each brings what is mounted already to another place.
 const MOVING_MOUNTS: [libc::c_ulong; 2] = [libc::MS_BIND, libc::MS_MOVE];
 
-/// What is typed for somebody else (ioctl(2)).
+/// Requests of ioctl(2) that type input for somebody else.
 const TYPING: [libc::Ioctl; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
 /// Those of a network. A pair of connected sockets is none: it leads nowhere.
@@ -269,7 +269,7 @@ fn program(rules: BTreeMap<c_long, Vec<SeccompRule>>) -> Result<BpfProgram, Stri
 /// Has two kinds of calls not be there: `calls`; and those by other numbers (x32), which lists of
 /// numbers do not know.
 fn unknown(calls: &[c_long]) -> BpfProgram {
-    /// What the instructions do (linux/bpf_common.h): load a number of the call, jump if it is as
+    /// Codes of the instructions (linux/bpf_common.h): load a number of the call, jump if it is as
     /// large, or equal, and answer.
     const LOAD: u16 = 0x20;
     const IF_AT_LEAST: u16 = 0x35;

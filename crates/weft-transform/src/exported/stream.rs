@@ -20,7 +20,7 @@ pub(super) struct Stream<C> {
     was_last: bool,
     /// It gives nothing beyond what waits.
     has_ended: bool,
-    /// What it gave and nobody has taken yet.
+    /// Output that nobody has taken yet.
     waiting: Range<usize>,
 }
 
@@ -48,7 +48,7 @@ impl<C: Code> Stream<C> {
         self.check(given.has_ended)
     }
 
-    /// Whether there are as many bytes as there must be.
+    /// Checks that there are as many bytes as there must be.
     fn check(&self, says_end: bool) -> Result<(), StageError> {
         let ends_early = says_end && !self.was_last;
         let gave_less = self.has_ended && self.given < self.taken;

@@ -11,7 +11,7 @@ use crate::threaded::{Reader, Threaded, Writer};
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// What is wanted of an archive.
+/// Request to an archive.
 #[derive(Clone)]
 enum Wanted {
     List,
@@ -79,7 +79,8 @@ fn from_tar(wanted: Wanted, mut reader: Reader, writer: &mut Writer) -> Result<(
     }
 }
 
-/// Where everything lies is told at its end, so all of it goes through a temporary file.
+/// Reads a zip archive. Its end says where everything lies, so all of it goes through a temporary
+/// file.
 fn from_zip(wanted: Wanted, mut reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
     let mut file = TemporaryFile::new(&Account::now())?;
     io::copy(&mut reader, &mut file)?;
@@ -146,7 +147,7 @@ pub(crate) fn inflate(call: &Call) -> Result<Stage, NetworkError> {
 struct Inflating {
     raw: Decompress,
     sum: Crc,
-    /// What the sum must be.
+    /// Expected checksum.
     checksum: Option<u32>,
     is_done: bool,
 }

@@ -1,4 +1,4 @@
-//! How text is encoded: charset, newline.
+//! Encodings of text: charset, newline.
 
 use super::lines::{ByLine, Fate, Line, Lines};
 use crate::arguments::Arguments;
@@ -22,7 +22,7 @@ struct Charset {
     to: &'static Encoding,
     decoder: Decoder,
     encoder: Encoder,
-    /// Whether what cannot be said is said as what stands for that.
+    /// True if characters that cannot be encoded are replaced by a substitute.
     replaces: bool,
     /// Bytes taken.
     at: u64,

@@ -27,13 +27,13 @@ use weft_block::Buffer;
 /// Bytes made at once.
 const MADE_BYTES: usize = 64 << 10;
 
-/// What one step did.
+/// Result of one step.
 pub(crate) struct Step {
     /// Bytes of the input that were taken.
     pub(crate) taken: usize,
     /// Bytes of the output that were written.
     pub(crate) made: usize,
-    /// Whether all is done.
+    /// True if all is done.
     pub(crate) is_done: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) trait Codec: Send {
     fn step(&mut self, input: &[u8], is_last: bool, output: &mut [u8]) -> Result<Step, StageError>;
 }
 
-/// What a stream is like that is decompressed elsewhere: the decoder is C code.
+/// Format of a stream that is decompressed elsewhere: the decoder is C code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Xz,
@@ -64,7 +64,7 @@ impl Format {
         }
     }
 
-    /// What decompresses it, here, in memory for which it asks `room`.
+    /// Returns a decoder that runs here, in memory for which it asks `room`.
     pub(crate) fn decoder(self, room: Room) -> Box<dyn Codec> {
         match self {
             Format::Xz => Box::new(xz::Xz::decoder(room)),
@@ -72,7 +72,7 @@ impl Format {
         }
     }
 
-    /// What decompresses it in a process of the owner's; here where that cannot be.
+    /// Begins to decompress it in a process of the owner's, or here where that cannot be.
     fn begin(self, owner: u32) -> Result<Decompressing, StageError> {
         match why_unconfined() {
             Some(_) => Ok(Decompressing::Here(Coding::new(0, move || self.decoder(counted())))),
@@ -102,7 +102,7 @@ impl Codec for Box<dyn Codec> {
     }
 }
 
-/// What is said of a stream that ends too early.
+/// Returns the error for a stream that ends too early.
 pub(crate) fn cut_off() -> StageError {
     StageError::data("the compressed data is cut off")
 }
@@ -112,7 +112,7 @@ struct Coding<C> {
 }
 
 impl<C: Codec> Coding<C> {
-    /// By what `make` makes, which takes so many `bytes`.
+    /// Creates one whose codec `make` makes, which takes so many `bytes`.
     fn new(bytes: usize, make: impl FnMut() -> C + Send + 'static) -> Coding<C> {
         Coding { codec: Charged::new(bytes, make) }
     }

@@ -33,7 +33,7 @@ const WAITING_BYTES: usize = 16 << 20;
 /// The same if the network keeps much elsewhere.
 const WAITING_LEAST: usize = 1 << 20;
 
-/// What the key of what is encrypted follows from (BLAKE3, key derivation).
+/// Context from which the keys of encrypted data are derived (BLAKE3, key derivation).
 const DERIVED: &str = "Weft 2026-11-22 encrypt: file key, ephemeral secret, nonce";
 
 fn stage(

@@ -18,7 +18,7 @@ const REMEMBERED_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Expression {
     text: String,
     ignores_case: bool,
-    /// Where in the network's text it stands.
+    /// Position in the network's text.
     at: usize,
 }
 

@@ -42,10 +42,10 @@ pub(super) struct Tail {
     kept: VecDeque<Piece>,
     bytes: u64,
     newlines: u64,
-    /// Whether the last byte is a newline.
+    /// True if the last byte is a newline.
     ends_line: bool,
     account: Account,
-    /// What is in memory, and how that is counted.
+    /// Bytes in memory, and the account that counts them.
     held_bytes: usize,
     held: InMemory,
     file: Option<TemporaryFile>,

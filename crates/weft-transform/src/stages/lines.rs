@@ -1,4 +1,5 @@
-//! How stages work on lines: they see each one, and what they keep is passed on where it lies.
+//! Line-by-line work of stages: they see each line, and the lines they keep are passed on without
+//! copying.
 
 use crate::account::{Account, COUNTED_FROM, InMemory};
 use crate::flow::{Input, Output};
@@ -9,8 +10,8 @@ use weft_block::Slice;
 /// Longest line, in bytes: it is held in memory.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// How often a line may lie in memory: as it comes, as the stage keeps it, and what takes its
-/// place.
+/// Number of copies of a line in memory: as it comes, as the stage keeps it, and the text that
+/// takes its place.
 const COPIES: usize = 3;
 
 /// A line has more bytes than that.
@@ -26,7 +27,7 @@ pub(crate) struct Line<'a> {
     pub(crate) has_newline: bool,
 }
 
-/// What becomes of a line.
+/// Fate of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is passed on as it is; a newline is added if it has none.
@@ -39,7 +40,7 @@ pub(crate) enum Fate {
     Drop,
     /// It goes, and nothing after it matters.
     End,
-    /// What takes its place is longer than a line may be.
+    /// The text that takes its place is longer than a line may be.
     TooLong,
 }
 
@@ -53,12 +54,12 @@ impl Fate {
     }
 }
 
-/// What a stage does with lines.
+/// Work of a stage on lines.
 pub(crate) trait Lines: Send {
-    /// What becomes of `line`; what comes in its place is added to `instead`.
+    /// Decides the fate of `line`; text that comes in its place is added to `instead`.
     fn line(&mut self, line: Line<'_>, instead: &mut Vec<u8>) -> Fate;
-    /// How many bytes of `lines` belong to whole lines that would be dropped and change nothing: so
-    /// many are not looked at one by one.
+    /// Returns the number of bytes of `lines` in whole lines that would be dropped and change
+    /// nothing. These are not looked at one by one.
     fn passes_over(&self, lines: &[u8]) -> usize;
     /// There are no more; what comes at the end is added to `instead`.
     fn end(&mut self, instead: &mut Vec<u8>);
@@ -69,7 +70,7 @@ pub(crate) struct ByLine<L> {
     lines: L,
     /// The beginning of a line whose end has not come yet.
     begun: Vec<u8>,
-    /// What comes in the place of lines.
+    /// Text that comes in the place of lines.
     instead: Vec<u8>,
     /// The longest line so far.
     memory: InMemory,
@@ -81,12 +82,12 @@ impl<L: Lines> ByLine<L> {
         ByLine { lines, begun: Vec::new(), instead: Vec::new(), memory: Account::now().memory(), is_over: false }
     }
 
-    /// What was given the lines.
+    /// Returns the stage's work on lines.
     pub(crate) fn into_lines(self) -> L {
         self.lines
     }
 
-    /// What becomes of `line`.
+    /// Decides the fate of `line`.
     fn fate(&mut self, line: Line<'_>) -> Result<Fate, StageError> {
         let fate = self.lines.line(line, &mut self.instead);
         let longest = line.text.len().max(self.instead.len());

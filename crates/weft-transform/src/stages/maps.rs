@@ -10,7 +10,7 @@ use crate::language::{Call, NetworkError, Word};
 use crate::stage::{Keeps, Progress, Running, Shape, Stage, StageError};
 use weft_block::{Buffer, Slice};
 
-/// What becomes of each byte.
+/// Change to each byte.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum ByteMap {
     /// It stays what it is.
@@ -19,7 +19,7 @@ pub(crate) enum ByteMap {
     Add(u8),
     /// It is combined with this by exclusive or.
     Xor(u8),
-    /// What the table says.
+    /// It is looked up in the table.
     Table(Box<[u8; 256]>),
 }
 
@@ -82,8 +82,7 @@ impl ByteMap {
         }
     }
 
-    /// What becomes of `slice`: in place if nobody else can reach it, else in one pass into new
-    /// memory.
+    /// Maps `slice`: in place if nobody else can reach it, else in one pass into new memory.
     fn apply(&self, mut slice: Slice) -> Slice {
         if *self == ByteMap::Same {
             return slice;
@@ -208,7 +207,7 @@ fn set(word: &Word, is_class: fn(&[u8]) -> bool) -> Result<Vec<u8>, NetworkError
     if set.is_empty() { Err(wrong("there are no bytes")) } else { Ok(set) }
 }
 
-/// What stands between `[` and `]` and this mark on both sides, and what follows.
+/// Splits `text` into the part between `[` and `]`, with this mark on both sides, and the rest.
 fn bracketed(text: &[u8], mark: u8) -> Option<(&[u8], &[u8])> {
     let inner = text.strip_prefix(&[b'[', mark])?;
     let end = inner.windows(2).position(|pair| pair == [mark, b']'])?;
@@ -240,7 +239,7 @@ fn character(text: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
-/// Whether a byte is of the class called `name` (POSIX, "LC_CTYPE" of the POSIX locale).
+/// Returns the test for the class called `name` (POSIX, "LC_CTYPE" of the POSIX locale).
 fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,

@@ -31,7 +31,7 @@ pub struct Permutations {
     arranged: Vec<u8>,
     /// Orders of the last few, one after the other.
     tails: Vec<u8>,
-    /// How many of those were given.
+    /// Number of those that were given.
     given: usize,
 }
 

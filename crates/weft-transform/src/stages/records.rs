@@ -192,7 +192,7 @@ fn path(word: &Word) -> Result<Vec<Into>, NetworkError> {
     if steps.is_empty() { Err(wrong()) } else { Ok(steps) }
 }
 
-/// What the steps lead to in `value`.
+/// Follows the steps into `value`.
 fn found<'a>(value: &'a Value, steps: &[Into]) -> &'a Value {
     let step = |value: &'a Value, step: &Into| match step {
         Into::Field(name) => value.get(name),

@@ -23,11 +23,11 @@ const READ_BYTES: usize = 64 << 10;
 /// tac: all there is, and then from the end on what was not given yet.
 struct Tac {
     memory_bytes: usize,
-    /// What is in memory, after all in the file.
+    /// Slices in memory, which come after all in the file.
     kept: Vec<Slice>,
     kept_bytes: usize,
     account: Account,
-    /// What is kept.
+    /// Account of the slices in memory.
     in_memory: InMemory,
     file: Option<TemporaryFile>,
     file_bytes: u64,

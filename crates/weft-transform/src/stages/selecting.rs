@@ -20,16 +20,16 @@ use std::str::FromStr;
 /// grep.
 struct Grep {
     pattern: Regex,
-    /// What the pattern looks for, if that is nothing but these bytes.
+    /// The bytes that the pattern looks for, if it looks for nothing else.
     literal: Option<Finder<'static>>,
     inverts: bool,
-    /// How many are still to come, if that is limited.
+    /// Number of matches still to come, if that is limited.
     left: Option<u64>,
-    /// How many there were, if they are only counted.
+    /// Number of matches so far, if they are only counted.
     counted: Option<u64>,
-    /// How many lines came so far, if they are told with their numbers.
+    /// Number of lines so far, if they are told with their numbers.
     number: Option<u64>,
-    /// Whether only what matches is told, not its line.
+    /// True if only matches are told, not their lines.
     only: bool,
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn grep(call: &Call) -> Result<Stage, NetworkError> {
     Ok(Stage { wants: Wants::Lines, gives, expressions, ..Stage::reading(start) })
 }
 
-/// How much head and tail keep.
+/// Amount that head and tail keep.
 #[derive(Clone, Copy)]
 pub(super) enum Amount<T = u64> {
     Lines(T),
@@ -120,7 +120,7 @@ pub(super) enum Amount<T = u64> {
 }
 
 impl Amount {
-    /// How many of `bytes` belong to it, which are then no longer left.
+    /// Counts off the bytes of `bytes` that belong to it. Returns their number.
     fn count_off(&mut self, bytes: &[u8]) -> usize {
         match self {
             Amount::Bytes(left) => {
@@ -139,7 +139,7 @@ impl Amount {
     }
 }
 
-/// What tail counts.
+/// Count of tail.
 #[derive(Clone, Copy)]
 enum Place {
     /// So many at the end.
@@ -220,11 +220,11 @@ struct Uniq {
     counts: bool,
     only: Option<Repeated>,
     last: Vec<u8>,
-    /// How often it came; 0: there was no line yet.
+    /// Number of times it came; 0: there was no line yet.
     count: u64,
 }
 
-/// Which lines uniq tells.
+/// Choice of the lines that uniq tells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeated {
     Yes,
@@ -289,9 +289,9 @@ pub(crate) fn uniq(call: &Call) -> Result<Stage, NetworkError> {
 #[derive(Clone)]
 struct Cut {
     ranges: Vec<(usize, usize)>,
-    /// What separates fields; none: bytes are counted.
+    /// Separator of fields; `None`: bytes are counted.
     delimiter: Option<u8>,
-    /// Whether lines without the delimiter go.
+    /// True if lines without the delimiter are dropped.
     only_delimited: bool,
 }
 
@@ -411,12 +411,12 @@ pub(crate) fn nl(call: &Call) -> Result<Stage, NetworkError> {
 struct Replace {
     pattern: Regex,
     with: Vec<u8>,
-    /// How often what was found may come in that.
+    /// Number of times that the replacement may contain the match.
     names: usize,
 }
 
 impl Replace {
-    /// What comes in the place of `line`. False if that is too long.
+    /// Writes the replacement of `line` into `instead`. False if that is too long.
     fn replace(&self, line: &[u8], instead: &mut Vec<u8>) -> bool {
         let mut at = 0;
         // As long as it may be: names stand for no more than was found.

@@ -25,7 +25,7 @@ const SHARED_LINES: usize = 1 << 14;
 /// Runs merged at once.
 const RUNS_MAX: usize = 64;
 
-/// How lines are compared.
+/// Order of lines.
 #[derive(Clone, Copy, Debug, Default)]
 struct Order {
     reverse: bool,
@@ -34,7 +34,7 @@ struct Order {
 }
 
 impl Order {
-    /// Which of two lines with their keys comes first.
+    /// Compares two lines with their keys.
     fn compare(self, one: (u64, &[u8]), other: (u64, &[u8])) -> Ordering {
         let order = one.0.cmp(&other.0).then_with(|| {
             // As sort(1): of one number are lines told apart by their bytes, unless only one is
@@ -187,7 +187,7 @@ struct Sort {
     runs_max: usize,
     held: Held,
     account: Account,
-    /// What is held.
+    /// Account of the memory that `held` takes.
     kept: InMemory,
     /// Those that were merged most often, and so have the first lines, last.
     runs: Vec<Vec<TemporaryFile>>,

@@ -13,7 +13,7 @@ const LINE_BYTES: usize = 57;
 struct Encode {
     encoding: Encoding,
     group: usize,
-    /// What follows each group.
+    /// Bytes that follow each group.
     after: &'static [u8],
     begun: Vec<u8>,
 }

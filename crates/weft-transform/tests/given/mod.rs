@@ -1,4 +1,4 @@
-//! What a network reads that takes code as its file $1, and what it makes of that.
+//! Input of a network that takes code as its file $1, and its output for that.
 
 use std::io;
 use weft_block::Slice;
@@ -29,7 +29,7 @@ impl Sources for Given {
     }
 }
 
-/// What `network` makes of `input`, given in pieces so long.
+/// Returns the output of `network` for `input`, given in pieces of `piece` bytes.
 pub fn run_bytes(network: &str, code: &[u8], input: &[u8], piece: usize) -> Result<Vec<u8>, RunError> {
     let network = Network::parse(network).expect("a network");
     let pieces = input.chunks(piece).map(<[u8]>::to_vec).collect();

@@ -123,7 +123,8 @@ fn entries_arrive_in_order_and_nobody_sleeps_for_ever() {
     });
 }
 
-/// What a sender without memory finds.
+/// Waits as a sender without memory does. True if tickets came back, false if the receiver waits
+/// for more.
 fn wait_for_returns(channel: &Channel, pushing: &mut Pushing<Heap>, returned: u64) -> bool {
     loop {
         channel.ring.sender_sleeps(Wish::Returns);

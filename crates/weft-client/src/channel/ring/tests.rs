@@ -57,7 +57,7 @@ proptest! {
         }
     }
 
-    /// Whatever the other end writes, nothing is believed that cannot be.
+    /// Nothing impossible is believed, whatever the other end writes.
     #[test]
     fn garbage_is_found_or_harmless(
         garbage in proptest::collection::vec((0..SHAPE.words(), any::<u64>()), 1..20),

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 const ROLE: &str = "WEFT_TEST_CHANNEL_ROLE";
 const STEPS: &str = "WEFT_TEST_CHANNEL_STEPS";
 
-/// Where a child finds its second socket.
+/// Descriptor number of a child's second socket.
 const SECOND: i32 = 200;
 
 /// Runs this program again as `role`, to kill itself at the step `steps` that it takes.
@@ -40,7 +40,7 @@ fn unused(number: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// What is sent, one rope after the other: more than may be under way.
+/// Content of rope `number`. All of them together are more than may be under way.
 fn contents(number: usize) -> Vec<u8> {
     match number % 4 {
         0 => bytes(number as u64, 3000),
@@ -62,7 +62,7 @@ fn send_all(sender: &mut Sender) -> io::Result<()> {
     })
 }
 
-/// How many come as they should be before the end, and what that is.
+/// Returns the number of ropes that come as they should before the end, and the end.
 fn receive_all(receiver: &mut Receiver) -> (usize, io::Result<()>) {
     let (mut count, mut kept) = (0, Rope::new());
     loop {
@@ -81,7 +81,7 @@ fn receive_all(receiver: &mut Receiver) -> (usize, io::Result<()>) {
     }
 }
 
-/// What a child does: nothing where this is one test among others.
+/// Runs a child's role. It does nothing where this is one test among others.
 #[test]
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -126,7 +126,7 @@ fn close_stdin() {
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null").unwrap()).unwrap();
 }
 
-/// Whether a child that was to kill itself ended before it came to that.
+/// True if a child that was to kill itself ended before it came to that.
 fn has_ended(mut child: Child) -> bool {
     let status = child.wait().unwrap();
     assert!(status.success() || status.signal() == Some(Signal::KILL.as_raw()), "{status}");

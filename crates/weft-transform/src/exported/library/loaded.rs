@@ -33,7 +33,7 @@ struct Loaded<'a> {
     area: &'a Area,
     advance: Symbol<Advance>,
     message: Option<Symbol<Message>>,
-    /// What it gave and was not passed on yet: where it lies, and what it told of it.
+    /// Output that was not passed on yet: its address, its length, and the flags that came with it.
     rest: Option<(*const u8, usize, u64)>,
     _library: Library,
 }
@@ -136,7 +136,7 @@ impl<'a> Loaded<'a> {
         Reply::Given { range, has_more: flags & AGAIN != 0, has_ended: flags & ENDED != 0 }
     }
 
-    /// Why it has failed; empty if it does not say.
+    /// Returns its failure message; empty if it gives none.
     fn said(&self) -> &[u8] {
         let Some(message) = &self.message else { return &[] };
         // SAFETY: as the header says, and as above.

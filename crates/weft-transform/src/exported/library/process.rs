@@ -25,7 +25,7 @@ const USED_TIME: Duration = Duration::from_mins(30);
 /// Time that a library may take in all, for one stream.
 const ALL_TIME: Duration = Duration::from_hours(1);
 
-/// Where this process may run.
+/// Processors that this process may run on.
 pub(super) static PROCESSORS: LazyLock<CpuSet> =
     LazyLock::new(|| sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new()));
 
@@ -82,7 +82,7 @@ pub(super) struct Process {
     /// Time for one order, and what is left of the time for all.
     call: Duration,
     left: Duration,
-    /// What earlier streams have used of it.
+    /// Time that earlier streams have used of it.
     used: Duration,
     /// The one processor that it is to run on, if it is.
     processor: Option<usize>,
@@ -156,7 +156,7 @@ impl Process {
         let _ = pid.map(|pid| sched_setaffinity(Some(pid), processors));
     }
 
-    /// What it answers, within its time.
+    /// Waits for its answer, within its time.
     pub(super) fn reply(&mut self) -> Result<Reply, StageError> {
         let time = self.call.min(self.left);
         let begun = Instant::now();
@@ -185,7 +185,7 @@ impl Process {
         }
     }
 
-    /// Why it is there no more.
+    /// Reaps the process, which is gone, and returns the error for its end.
     fn ended(&mut self) -> StageError {
         let status = self.child.take().and_then(|mut child| {
             // It may have closed its end only.
@@ -222,7 +222,7 @@ impl Drop for Process {
     }
 }
 
-/// What is said of a failure of the system.
+/// Returns the error for a failure of the system.
 fn unusable(error: impl Into<io::Error>) -> StageError {
     StageError::data(format!("the process of a library cannot be used: {}", error.into()))
 }

@@ -1,8 +1,8 @@
-//! What starts processes that run libraries, and waits for them to end; and processes that were
-//! started before anybody wants them.
+//! Starter of processes that run libraries: it starts them, some before anybody wants them, and
+//! waits for them to end.
 //!
-//! One thread does both, as long as this process runs: when a thread ends, processes that it began
-//! are ended with it.
+//! One thread does both, as long as this process runs: when a thread ends, processes that it
+//! started are ended with it.
 
 use super::process::{Image, PROCESSORS, Process};
 use crate::exported::be_ordinary;
@@ -26,7 +26,7 @@ const ALL_BYTES_MAX: usize = 8 << 30;
 const SPARE_MAX: usize = 8;
 const SPARE_TIME: Duration = Duration::from_mins(1);
 
-/// What a process is to run.
+/// Parameters of a process.
 #[derive(Clone)]
 pub(super) struct Wanted {
     pub(super) image: Arc<Image>,
@@ -43,7 +43,7 @@ impl Wanted {
     }
 }
 
-/// What one process has of what all may have.
+/// One process's share of the processes and memory that all may have.
 pub(super) struct Share {
     memory_bytes: usize,
 }
@@ -84,7 +84,7 @@ struct Spare {
 
 static SPARE: Mutex<Vec<Spare>> = Mutex::new(Vec::new());
 
-/// How often it is looked whether a process that was killed has ended.
+/// Interval at which processes that were killed are checked for their end.
 const ENDING_TIME: Duration = Duration::from_millis(50);
 
 enum Task {

@@ -43,7 +43,7 @@ const OF_ALL_MAX: usize = 4;
 const MADE: u8 = 1;
 const REFUSED: u8 = 0;
 
-/// Why a module is not compiled.
+/// Reason why a module is not compiled.
 pub(super) enum Failure {
     /// It is its own fault, and would be another time.
     Own(String),
@@ -89,7 +89,7 @@ impl Drop for Turn {
     }
 }
 
-/// What is made of the module that `bytes` are, of this digest, for user `owner`.
+/// Compiles the module `bytes`, of this digest, for user `owner`.
 pub(super) fn compile(bytes: &[u8], digest: blake3::Hash, owner: u32) -> Result<Vec<u8>, Failure> {
     let _turn = Turn::of(owner).map_err(Failure::Now)?;
     let Some(program) = worker::program() else {
@@ -175,7 +175,7 @@ impl Compiler {
     }
 }
 
-/// What is in `file`, wherever others who have it read.
+/// Reads all of `file`, independently of the position that others who have it share.
 fn all_of(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?];
     file.read_exact_at(&mut bytes, 0)?;

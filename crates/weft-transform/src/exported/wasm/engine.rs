@@ -1,5 +1,5 @@
-//! What all modules have in common: how they are compiled, once each, and the clock by which their
-//! time is up.
+//! State that all modules share: the engine, modules compiled once each, and the clock that ends
+//! their time.
 
 use super::MEMORY_BYTES_MAX;
 use super::compiler::{self, Failure};
@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 use wasmtime::{Config, Engine, InstancePre, Linker, Module, PoolingAllocationConfig};
 
-/// How often modules are asked whether their time is up.
+/// Interval at which running modules check whether their time is up.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
 /// Modules that are kept compiled, and how many bytes of them.
@@ -35,7 +35,7 @@ pub(super) const TABLE_MAX: usize = 20_000;
 /// Bytes of memory, of those that a module has begun to use, which the next one finds mapped.
 const RESIDENT_BYTES: usize = 256 << 10;
 
-/// What is the same for those who compile modules and those who run them.
+/// Returns the configuration shared by processes that compile modules and those that run them.
 fn config() -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true).max_wasm_stack(STACK_BYTES);
@@ -44,7 +44,7 @@ fn config() -> Config {
     config
 }
 
-/// How to compile modules, and not to run any.
+/// Returns an engine that compiles modules and runs none.
 pub(super) fn compiling() -> Result<Engine, String> {
     Engine::new(&config()).map_err(|error| error.to_string())
 }
@@ -60,7 +60,7 @@ static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(|| {
     engine.or_else(|_| Engine::new(&config)).map_err(|error| error.to_string())
 });
 
-/// How to run modules at all.
+/// Returns the engine that runs modules.
 pub(super) fn engine() -> Result<&'static Engine, StageError> {
     ENGINE.as_ref().map_err(|error| StageError::data(format!("modules cannot be run here: {error}")))
 }
@@ -142,7 +142,7 @@ fn runnable(engine: &Engine, made: &[u8]) -> Made {
     linked.map_err(|error| format!("it cannot be run: {}", said(&error)))
 }
 
-/// What is wrong, in a line.
+/// Formats an error as one line.
 pub(super) fn said(error: &wasmtime::Error) -> String {
     error.root_cause().to_string().lines().next().unwrap_or_default().to_owned()
 }

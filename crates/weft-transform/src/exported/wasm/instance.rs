@@ -32,11 +32,11 @@ pub(super) struct Instance {
     left: Duration,
 }
 
-/// What it has taken of the memory for all.
+/// Memory that an instance has taken of the memory for all.
 pub(super) struct Memories {
     taken: usize,
     max: usize,
-    /// What it was granted last, and may not have got.
+    /// Bytes granted last, which it may not have got.
     granted: usize,
 }
 
@@ -122,7 +122,7 @@ impl Instance {
         Ok((at, len))
     }
 
-    /// What the module says of its failure.
+    /// Returns the error with the module's failure message.
     fn failure(&mut self) -> StageError {
         let told = self.message.clone().and_then(|message| self.call(&message, ()).ok());
         let range = told.map(places).and_then(|(at, count)| range(at, count));
@@ -226,7 +226,7 @@ fn range(at: u32, len: u32) -> Option<Range<usize>> {
     Some(at..at.checked_add(usize::try_from(len).ok()?)?)
 }
 
-/// Where bytes lie that a module tells of, and how many they are.
+/// Returns the address and the length of the bytes that a module tells of.
 fn places(told: u64) -> (u32, u32) {
     let [at, len] = [told >> 32, told & (AGAIN - 1)];
     (u32::try_from(at).expect("32 bits"), u32::try_from(len).expect("30 bits"))

@@ -46,7 +46,7 @@ impl Area {
         MmapOptions::new().len(len).map_raw(file.as_fd().as_raw_fd()).map(Area)
     }
 
-    /// Where it begins.
+    /// Returns its address.
     pub(in crate::exported) fn start(&self) -> *mut u8 {
         self.0.as_mut_ptr()
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Time that the socket itself waits for an answer, before anything else is looked at.
 pub(in crate::exported) const SOON: Duration = Duration::from_millis(1);
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug)]
 pub(in crate::exported) enum Broken {
     /// The process has closed its end, or has ended.

@@ -54,8 +54,8 @@ const SPARE_TIME: Duration = Duration::from_mins(1);
 /// Bytes of memory that one may have beyond what it begins with: formats have bounds below that.
 const MEMORY_BYTES: u32 = 192 << 20;
 
-/// Of those: what the rings take and what its allocator keeps, and what a stream may take without
-/// asking.
+/// Parts of that memory: bytes for the rings and the allocator, and bytes that a stream may take
+/// without asking.
 const BESIDE_BYTES: u32 = 4 << 20;
 const FREE_BYTES: u32 = 1 << 20;
 
@@ -208,7 +208,7 @@ impl Decoder {
         })
     }
 
-    /// What an order comes to that is not answered.
+    /// Returns the error for an order that is not answered.
     pub(in crate::exported) fn failure(broken: Broken) -> StageError {
         match broken {
             Broken::Ended => lost("the decoder's process has ended before its work"),

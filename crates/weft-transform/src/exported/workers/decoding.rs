@@ -23,7 +23,7 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// That of this process: anywhere.
+    /// The placement of this process: on any processor.
     pub(super) fn new() -> io::Result<Placement> {
         Ok(Placement { all: sched_getaffinity(None)?, near: None })
     }

@@ -8,15 +8,15 @@ use std::ops::Range;
 /// Bytes of a message.
 pub(in crate::exported) const BYTES: usize = 16;
 
-/// What a process is to do. The first that it gets is about the arguments, any other about input;
-/// either lie at the beginning of the area.
+/// Order to a process. The first order is about the arguments, any other about input; either lie at
+/// the beginning of the area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::exported) struct Order {
     pub(in crate::exported) len: u32,
     pub(in crate::exported) is_last: bool,
 }
 
-/// What came of it.
+/// Answer to an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::exported) enum Reply {
     /// It is done, and what is given for it lies in that part of the area.

@@ -89,7 +89,7 @@ struct Words {
     theirs: Bell,
 }
 
-/// What a decoder does.
+/// State of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Working,
@@ -204,7 +204,7 @@ impl Bell {
     }
 }
 
-/// How far the decoder's process is.
+/// Progress of the decoder's process.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::exported) struct Progress {
     /// Bytes that it was given and has not taken.
@@ -342,7 +342,7 @@ impl Feed {
         copy
     }
 
-    /// What the other side says of its failure.
+    /// Returns the other side's failure message.
     pub(in crate::exported) fn said(&self) -> Buffer {
         let said = self.shared.words().answers.said.load(Ordering::Acquire) as usize;
         self.shared.0.copy(SAID_AT..SAID_AT + said.min(SAID_BYTES))
@@ -403,7 +403,7 @@ pub(super) struct Work {
     made: u32,
 }
 
-/// What a decoder has and may fill now.
+/// Input that a decoder has, and room that it may fill now.
 pub(super) struct Turn<'a> {
     pub(super) input: &'a [u8],
     /// Nothing comes after `input`.

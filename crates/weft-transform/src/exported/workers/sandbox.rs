@@ -1,13 +1,13 @@
-//! What a confined process may do: compute, and answer the process that started it.
+//! Sandbox of a confined process: it may compute, and answer the process that started it.
 //!
 //! A process that decoders come from ([`super::nursery`]) reaches no file, and can copy itself; its
-//! copies compute alone. Where a process runs a library, there is more to it. Before the library is
-//! loaded the process loses its privileges, gets its bounds, can open files in the directories of
-//! libraries for reading and no others (Landlock), and has those system calls alone that loading
-//! takes (seccomp); once it is loaded, those that computing takes. Others fail with `EPERM`. A
-//! kernel that cannot do all of that runs no library. What holds against any library is what was
-//! done before it was loaded: one that is set on it can, while it is loaded, undo what comes after,
-//! and so keep the calls that loading takes.
+//! copies can only compute. A process that runs a library has more rules. Before the library is
+//! loaded, the process loses its privileges and gets its bounds. It can open files in the
+//! directories of libraries for reading and no others (Landlock), and make only the system calls
+//! that loading takes (seccomp). Once the library is loaded, only those that computing takes are
+//! left. Others fail with `EPERM`. A kernel that cannot do all of that runs no library. The
+//! measures taken before loading hold against any library. A malicious one can, while it is loaded,
+//! undo the later measures, and so keep the calls that loading takes.
 
 use crate::exported::confined::{NOBODY, restrict_but};
 use landlock::{
@@ -27,7 +27,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io;
 
-/// Where libraries lie that other libraries need, and where it is written which these are.
+/// Directories of libraries that other libraries need, and the file that lists these.
 const LIBRARIES: [&str; 7] =
     ["/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
@@ -175,7 +175,7 @@ pub(super) fn forking(memory_bytes: usize) -> Result<Forking, String> {
 
 /// A process that was left what it needs to copy itself.
 pub(super) struct Forking {
-    /// What a copy applies.
+    /// Filter that each copy applies.
     pub(super) of_copies: BpfProgram,
     /// Bytes of address space that it has, and so that a copy begins with.
     begins_with: u64,
@@ -191,7 +191,7 @@ impl Forking {
     }
 }
 
-/// What applying a further filter takes of `prctl` and `seccomp`.
+/// Rules for the calls of `prctl` and `seccomp` that applying a further filter takes.
 fn filtering() -> Result<[SeccompRule; 2], String> {
     let privileges = rule(&[(0, SeccompCmpOp::Eq, libc::PR_SET_NO_NEW_PRIVS.cast_unsigned().into())])?;
     let filters = rule(&[(0, SeccompCmpOp::Eq, libc::SECCOMP_SET_MODE_FILTER.into()), (1, SeccompCmpOp::Eq, 0)])?;
@@ -217,7 +217,7 @@ fn decoding() -> Result<Vec<(c_long, Vec<SeccompRule>)>, String> {
     Ok(DECODING.iter().map(|call| (*call, Vec::new())).chain(rules).collect())
 }
 
-/// What choosing the processor takes that the caller runs on.
+/// Rule for choosing the processor that the caller runs on.
 fn placing() -> Result<(c_long, Vec<SeccompRule>), String> {
     Ok((libc::SYS_sched_setaffinity, vec![rule(&[(0, SeccompCmpOp::Eq, 0)])?]))
 }
@@ -235,7 +235,7 @@ fn address_space() -> Option<u64> {
     Some(sizes.split(' ').next()?.parse::<u64>().ok()? * rustix::param::page_size() as u64)
 }
 
-/// That all of these arguments are so.
+/// Makes a rule that all of these arguments match.
 fn rule(arguments: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, String> {
     let condition = |(at, is, value): &(u8, SeccompCmpOp, u64)| {
         SeccompCondition::new(*at, SeccompCmpArgLen::Dword, is.clone(), *value)
@@ -249,7 +249,7 @@ fn allow(rules: impl IntoIterator<Item = (c_long, Vec<SeccompRule>)>) -> Result<
     apply_filter(&program(rules)?).map_err(wrong("seccomp"))
 }
 
-/// What leaves a process nothing but these system calls.
+/// Makes a filter that leaves a process nothing but these system calls.
 fn program(rules: impl IntoIterator<Item = (c_long, Vec<SeccompRule>)>) -> Result<BpfProgram, String> {
     let (other, these) = (SeccompAction::Errno(libc::EPERM.cast_unsigned()), SeccompAction::Allow);
     let machine = std::env::consts::ARCH.try_into().map_err(wrong("seccomp"))?;

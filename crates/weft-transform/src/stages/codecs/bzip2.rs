@@ -8,9 +8,9 @@ pub(super) struct Encoder(Compress);
 
 pub(super) struct Decoder {
     raw: Decompress,
-    /// Whether a stream has begun that has not ended.
+    /// True if a stream has begun that has not ended.
     is_inside: bool,
-    /// Whether one has ended.
+    /// True if one has ended.
     is_followed: bool,
 }
 

@@ -16,7 +16,7 @@ const HAS_COMMENT: u8 = 16;
 pub(super) struct Encoder {
     raw: Compress,
     checksum: Crc,
-    /// What is to be written before and after the compressed bytes.
+    /// Header or trailer bytes to be written before and after the compressed bytes.
     around: Vec<u8>,
     is_compressed: bool,
 }
@@ -69,7 +69,7 @@ fn count(total: u64, before: u64) -> usize {
     usize::try_from(total - before).expect("no more than there was room for")
 }
 
-/// What comes next.
+/// Part of a member that comes next.
 enum Part {
     /// The head of a member, of which this has come already.
     Head(Vec<u8>),
@@ -82,7 +82,7 @@ pub(super) struct Decoder {
     raw: Decompress,
     checksum: Crc,
     part: Part,
-    /// Whether a member has ended.
+    /// True if a member has ended.
     is_followed: bool,
 }
 

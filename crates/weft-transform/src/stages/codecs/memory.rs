@@ -51,7 +51,7 @@ pub(super) struct Charged<C> {
 }
 
 impl<C: Codec> Charged<C> {
-    /// Of one that takes so many `bytes`.
+    /// Creates one whose codec takes so many `bytes`.
     pub(super) fn new(bytes: usize, make: impl FnMut() -> C + Send + 'static) -> Charged<C> {
         let account = Account::now();
         let memory = account.memory();

@@ -10,12 +10,12 @@ const MEMORY_BYTES_MAX: u64 = 100 << 20;
 /// Decompressing takes so much without counting it.
 const MEMORY_BYTES_LEAST: u64 = 64 << 10;
 
-/// What it takes beside a dictionary.
+/// Bytes that decompressing takes beside a dictionary.
 const BESIDE_BYTES: u64 = 1 << 20;
 
 pub(super) struct Xz {
     stream: Stream,
-    /// Of a decompressor: what it may take, which counts.
+    /// Bytes that a decompressor may take, and the room that counts them.
     counted: Option<(u64, Room)>,
 }
 

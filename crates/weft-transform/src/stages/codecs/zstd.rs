@@ -15,7 +15,7 @@ pub(super) struct Encoder {
 
 pub(super) struct Decoder {
     raw: raw::Decoder<'static>,
-    /// Whether a frame has begun that has not ended.
+    /// True if a frame has begun that has not ended.
     is_inside: bool,
     /// The beginning of its header, until that tells how large its window is.
     head: Option<Vec<u8>>,
@@ -26,7 +26,7 @@ pub(super) struct Decoder {
 /// Bytes of a frame's header, at most (RFC 8878 3.1.1).
 const HEADER_BYTES_MAX: usize = 18;
 
-/// What decompressing takes beside a window.
+/// Bytes that decompressing takes beside a window.
 const BESIDE_BYTES: u64 = 512 << 10;
 
 /// Bytes of the window of the frame that begins with `head`; none if that is too short to tell.

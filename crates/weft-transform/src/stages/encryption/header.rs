@@ -15,10 +15,10 @@ use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
 pub(super) const FILE_KEY_BYTES: usize = 16;
 pub(super) const NONCE_BYTES: usize = 16;
 
-/// How a file begins.
+/// First line of a file.
 const VERSION: &[u8] = b"age-encryption.org/v1\n";
 
-/// How a key for somebody begins; and, instead of that, the code.
+/// Prefix of a key for a recipient; and the prefix of the code, which follows the last key.
 const STANZA: &[u8] = b"-> ";
 const END: &[u8] = b"---";
 
@@ -104,7 +104,7 @@ fn malformed() -> StageError {
     StageError::data("the header of the encrypted data is malformed, or cut off")
 }
 
-/// What a key for an X25519 recipient is made of.
+/// Parses the key for an X25519 recipient: the share, and the encrypted key of the file.
 fn x25519_stanza<'a>(
     mut words: impl Iterator<Item = &'a [u8]>,
     body: &[u8],
@@ -128,7 +128,7 @@ fn wrapping(secret: &[u8; 32], share: &[u8; 32], recipient: &[u8; 32]) -> ChaCha
     ChaCha20Poly1305::new(&Key::from(derived::<32>(secret, &[&share[..], recipient].concat(), WRAPPED)))
 }
 
-/// What tells whether `header` is what it was.
+/// Returns the code that authenticates `header`.
 fn code(file_key: &[u8; FILE_KEY_BYTES], header: &[u8]) -> Hmac<Sha256> {
     let mut code = <Hmac<Sha256> as hmac::KeyInit>::new_from_slice(&derived::<32>(file_key, &[], b"header"))
         .expect("of any length");

@@ -5,7 +5,7 @@ use bech32::Bech32;
 use bech32::primitives::decode::CheckedHrpstring;
 use x25519_dalek::{X25519_BASEPOINT_BYTES, x25519};
 
-/// What a key is called where it is written (Bech32, BIP 173).
+/// Prefix of a key in text (Bech32, BIP 173).
 const PREFIX: &str = "age-secret-key-";
 
 /// A secret key.
