@@ -15,8 +15,8 @@ use weft_transform::{Network, Run, Source, Sources};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Bytes of an input once it is decompressed, how often it is read for one time, and what it is
-/// like.
+/// Bytes of an input once it is decompressed, number of reads that are timed together, and kind of
+/// content.
 const INPUTS: [(usize, usize, Kind); 4] =
     [(4 << 10, 200, Kind::Text), (64 << 10, 100, Kind::Text), (64 << 20, 1, Kind::Text), (64 << 20, 1, Kind::Dense)];
 

@@ -1,4 +1,4 @@
-//! Advice in messages. The commands that it names are about the volume that the user typed.
+//! Advice in messages. Its commands name the volume that the user typed.
 
 use crate::arguments::Command;
 use crate::command::transfer::in_volume;
@@ -11,10 +11,10 @@ use weft_store::{ErrorKind, Location};
 /// The volume of this process' command, as a word of a shell.
 static VOLUME: OnceLock<String> = OnceLock::new();
 
-/// Stands for the volume in texts.
+/// Word that stands for the volume in texts.
 const PLACEHOLDER: &str = "VOLUME";
 
-/// Has advice name the volume that `command` is about.
+/// Makes advice name the volume that `command` is about.
 pub fn is_about(command: &Command) {
     let within = |named| in_volume(named).map(|(volume, _)| volume);
     let copied = |named| Path::new(within(named).unwrap_or(named));
@@ -44,20 +44,20 @@ pub fn is_about(command: &Command) {
     }
 }
 
-/// A volume as a word of a command; a password in its URL is not shown.
+/// Returns a volume as a word of a command, without a password in its URL.
 fn of(volume: &Path) -> Option<String> {
     // A directory where a volume is mounted is no volume.
     let volume = crate::command::mounted::volume_at(volume);
     Some(shown::location(&Location::parse(&volume).ok()?))
 }
 
-/// `text` with the volume in each command that it names.
+/// Returns `text` with the volume in each command that it names.
 pub fn filled(text: &str) -> String {
     VOLUME.get().map_or_else(|| complete(text, PLACEHOLDER), |volume| complete(text, volume))
 }
 
-/// `text` with `volume` in each command between quotation marks: in place of the word `VOLUME`, and
-/// behind a check that names none.
+/// Returns `text` with `volume` in each command between quotation marks: in place of the word
+/// `VOLUME`, and behind a check that names none.
 fn complete(text: &str, volume: &str) -> String {
     let mut filled = String::new();
     let mut rest = text;
@@ -75,7 +75,7 @@ fn complete(text: &str, volume: &str) -> String {
     filled + rest
 }
 
-/// `command` about `volume`.
+/// Returns `command` with `volume`.
 fn named(command: &str, volume: &str) -> String {
     let words = command.split(' ');
     if words.clone().any(|word| word == PLACEHOLDER) {
@@ -85,9 +85,10 @@ fn named(command: &str, volume: &str) -> String {
     if command.starts_with("weft check") { format!("{command} {volume}{new}") } else { command.into() }
 }
 
-/// The end of a message about `error`, which says `told`: advice, if it gives none itself.
+/// Returns advice for the end of a message about `error`, whose text is `told`, if it gives none
+/// itself.
 pub fn on(error: &Error, told: &str) -> String {
-    // Some say themselves what to do.
+    // Some messages contain advice themselves.
     let is_advised = ["weft check", "--accept-loss", "move the log away"].iter().any(|word| told.contains(word));
     match (is_damage(error), is_malformed(error)) {
         (true, _) if is_advised => String::new(),
@@ -97,12 +98,12 @@ pub fn on(error: &Error, told: &str) -> String {
     }
 }
 
-/// True if an error tells of damage, or of something synced that is lost.
+/// True if an error reports damage, or a loss of synced data.
 pub fn is_damage(error: &Error) -> bool {
     of_store(error).is_some_and(|error| error.kind() == ErrorKind::Corrupt)
 }
 
-/// True if an error tells that SQLite cannot read the database.
+/// True if an error reports that SQLite cannot read the database.
 pub fn is_malformed(error: &Error) -> bool {
     of_store(error).is_some_and(weft_store::Error::is_malformed)
 }

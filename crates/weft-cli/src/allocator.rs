@@ -1,12 +1,12 @@
-//! The allocator of all the program's memory: jemalloc. The system's keeps what threads have freed
-//! in an arena of each.
+//! The allocator of all the program's memory: jemalloc. The system's allocator keeps the memory
+//! that threads have freed in an arena of each.
 
 use std::io::Error;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Options: free memory goes back after a second (jemalloc(3), "TUNING"), where somebody frees more
+/// Options: free memory goes back after a second (jemalloc(3), "TUNING"), if the program frees more
 /// then.
 ///
 /// SAFETY: jemalloc reads a symbol of this name as a `const char *`; a reference to an array is a
@@ -14,8 +14,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[unsafe(export_name = "_rjem_malloc_conf")]
 static OPTIONS: &[u8; 37] = b"dirty_decay_ms:1000,muzzy_decay_ms:0\0";
 
-/// Starts threads of the allocator that give back what is free also where nobody frees anything
-/// more. They have the privileges that the caller has then.
+/// Starts threads of the allocator that give free memory back even if the program frees no more.
+/// They have the privileges that the caller has then.
 pub fn start_giving_back() -> Result<(), Error> {
     let mut on = true;
     // SAFETY: the name ends with a NUL, and the value that it names is a `bool` (jemalloc(3)),

@@ -87,7 +87,7 @@ impl From<Blocks> for BlockHome {
 }
 
 impl Command {
-    /// True if the files that it makes are a volume's.
+    /// True if the files that it makes belong to a volume.
     pub fn writes_volumes(&self) -> bool {
         match self {
             Command::Init(_)
@@ -100,13 +100,13 @@ impl Command {
             | Command::Import(_)
             | Command::Log(_)
             | Command::Scrub(_) => true,
-            // Those of `export` are the user's, and get the permissions that they have in the
+            // Files of `export` are the user's, and get the permissions that they have in the
             // volume.
             _ => false,
         }
     }
 
-    /// Whether nothing is left half done when it ends before all is printed.
+    /// True if nothing is left half done when it ends before all is printed.
     pub fn only_prints(&self) -> bool {
         match self {
             Command::Info(_)
@@ -136,7 +136,7 @@ impl Command {
     }
 }
 
-/// Arguments that do not say anything sensible: the exit code is 2.
+/// Invalid arguments: the exit code is 2.
 #[derive(Debug)]
 pub struct Usage(String);
 
@@ -148,8 +148,8 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// A difference or damage that a command was to find, told as an error: the exit code is 1, where
-/// what could not be done has 2.
+/// A difference or damage that a command looked for, as an error: the exit code is 1. Failures have
+/// exit code 2.
 #[derive(Debug)]
 pub struct Differs(pub String);
 
@@ -161,21 +161,21 @@ impl fmt::Display for Differs {
 
 impl std::error::Error for Differs {}
 
-/// Fails with [`Differs`] unless that `is` so.
+/// Fails with [`Differs`] unless `is`.
 fn agrees(is: bool, differs: impl FnOnce() -> String) -> Result<()> {
     if is { Ok(()) } else { Err(Differs(differs()).into()) }
 }
 
-/// An error and its causes on one line, and what to do.
+/// Returns an error, its causes and advice on one line.
 pub fn one_line(error: &anyhow::Error) -> String {
     let told = causes(error);
     let advice = advice::on(error, &told);
     advice::filled(&(told + &advice))
 }
 
-/// The exit code of a command that looks for damage or a difference. An error that it ends with is
-/// said: it has exit code 1 if it tells of either, and 2 if it could not be looked at, be it that
-/// SQLite cannot read a volume.
+/// Returns the exit code of a command that looks for damage or a difference. Prints an error that
+/// it ends with. The code is 1 if that reports either, and 2 if the command could not look, for
+/// example because SQLite cannot read a volume.
 fn looked(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         tracing::error!("{}", crate::shown::message(&one_line(&error)));
@@ -183,17 +183,17 @@ fn looked(done: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// True if `error` tells of damage or a difference, which was to be found.
+/// True if `error` reports damage or a difference that the command looked for.
 fn is_found(error: &anyhow::Error) -> bool {
     error.chain().any(|error| error.is::<Differs>()) || advice::is_damage(error) && !advice::is_malformed(error)
 }
 
-/// An error and its causes on one line; many an error names its cause itself.
+/// Returns an error and its causes on one line; many errors name their causes themselves.
 fn causes(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for error in error.chain() {
         let mut cause = error.to_string();
-        // That something is damaged is said once.
+        // Damage is mentioned once.
         if let Some(damage) = cause.strip_prefix("damaged: ")
             && (damage.contains("damaged") || line.contains(damage))
         {
@@ -204,7 +204,7 @@ fn causes(error: &anyhow::Error) -> String {
         } else if !line.contains(&cause) {
             line = format!("{line}: {cause}");
         }
-        // It tells all of its causes, in its own words.
+        // It names all of its causes in its own words.
         if error.is::<weft_store::Error>() {
             break;
         }
@@ -212,15 +212,15 @@ fn causes(error: &anyhow::Error) -> String {
     line.replace('\n', " ")
 }
 
-/// Tells the user a line that is no error, if there is one.
+/// Prints a line that is no error, if there is one.
 pub fn tell(note: Option<String>) {
     if let Some(note) = note {
         errln!("weft: {}", crate::shown::message(&note));
     }
 }
 
-/// Tells of operations that wait in the intent log of the volume at `location`, and of those that
-/// are lost; unless somebody has the volume.
+/// Reports operations that wait in the intent log of the volume at `location`, and those that are
+/// lost; unless another process has the volume.
 fn tell_of_waiting(location: &Location) -> Waiting {
     match location.waiting() {
         Ok(waiting) => {
@@ -235,28 +235,28 @@ fn tell_of_waiting(location: &Location) -> Waiting {
     }
 }
 
-/// True if `finding` says itself what to do; a repair would not help.
+/// True if `finding` contains its own advice; a repair would not help.
 pub fn is_advised(finding: &Finding) -> bool {
     let words = ["--accept-loss", "--salvage", "--discard", "move the log away", "then unmount it"];
     words.iter().any(|word| finding.what.contains(word))
 }
 
-/// Counts the places that `findings` tell of.
+/// Counts the damaged places in `findings`.
 pub fn places<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> usize {
     findings.into_iter().map(Finding::places).sum()
 }
 
-/// So much damage, in words.
+/// Returns the number of damaged places in words.
 pub fn damages(count: usize) -> String {
     if count == 1 { "1 damaged place".into() } else { format!("{count} damaged places") }
 }
 
-/// Refuses an argument; `error` says which and why.
+/// Refuses an argument; `error` names it and the reason.
 pub fn usage<T>(error: String) -> Result<T> {
     Err(Usage(error).into())
 }
 
-/// A 32-bit option, or what to say of it.
+/// Returns a 32-bit option, or refuses `value`.
 fn narrow(what: &str, value: u64) -> Result<u32> {
     u32::try_from(value).or_else(|_| usage(format!("{what} {value} is too large")))
 }

@@ -1,12 +1,12 @@
-//! Privileges that a daemon gives up before it starts: a mistake in it is then worth less to
-//! whoever finds it.
+//! Privileges that a daemon gives up before it starts, so that an attacker who finds a mistake in
+//! it gains less.
 //!
-//! Of root's capabilities those stay that serving takes. Capabilities are each thread's own, so
-//! they go before there are other threads. Nothing that is started from here gets more
-//! (`no_new_privs`), and no other process reads the memory of a daemon of root's. System calls that
-//! no daemon makes are refused (seccomp). Without root there are no privileges to give up; and who
-//! mounts without root keeps all system calls, too, as `fusermount3`, which unmounts, needs its own
-//! privileges, and those go with a filter.
+//! Of root's capabilities, it keeps those that serving takes. Capabilities are each thread's own,
+//! so they go before there are other threads. Its children get no more (`no_new_privs`), and no
+//! other process reads the memory of root's daemon. System calls that no daemon makes are refused
+//! (seccomp). Without root there are no privileges to give up. A mount without root keeps all
+//! system calls, too: `fusermount3`, which unmounts, needs its own privileges, and those go with a
+//! filter.
 
 use crate::daemon::is_reexec;
 use anyhow::{Context, Result};
@@ -32,7 +32,7 @@ const NEEDED: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::IPC_LOCK)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Those that files of other users take.
+/// Capabilities for files of other users.
 const FOREIGN_FILES: CapabilitySet =
     CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH).union(CapabilitySet::FOWNER);
 
@@ -41,11 +41,11 @@ const FOREIGN_FILES: CapabilitySet =
 pub enum Files<'a> {
     /// These, and those that lie in them.
     Named(&'a [&'a Path]),
-    /// Any, as the keys that a connection to PostgreSQL takes.
+    /// Any, such as the keys that a connection to PostgreSQL takes.
     Any,
 }
 
-/// The service of a daemon, and so the end that it comes to.
+/// Service of a daemon, which decides how it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     /// A mount point, which it unmounts.
@@ -54,12 +54,12 @@ pub enum Serves {
     Network,
 }
 
-/// Gives up what serving with `files` does not take. Must be called before other threads are
-/// started.
+/// Gives up privileges that serving with `files` does not take. Must be called before other threads
+/// are started.
 pub fn confine(serves: Serves, files: Files<'_>) -> Result<()> {
     lose_privileges(files)?;
     let needs_helper = serves == Serves::Mount && !geteuid().is_root();
-    // One that begins anew has its filter still.
+    // A daemon after a re-exec has its filter still.
     if needs_helper || is_reexec() {
         return Ok(());
     }
@@ -70,7 +70,7 @@ pub fn confine(serves: Serves, files: Files<'_>) -> Result<()> {
 }
 
 fn lose_privileges(files: Files<'_>) -> Result<()> {
-    // What is in memory, keys included, is for no file of a crash.
+    // Memory, keys included, must not get into a core file.
     let maximum = getrlimit(Resource::Core).maximum;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).context("cannot forbid core files")?;
     if !geteuid().is_root() {
@@ -93,12 +93,12 @@ fn lose_privileges(files: Files<'_>) -> Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot hide memory")
 }
 
-/// True if root gets at `path`, and at what is there, without being let through: what is root's, in
-/// directories that are root's or open.
+/// True if root can reach `path`, and the files there, without special capabilities: they are
+/// root's, in directories that are root's or open.
 fn is_roots(path: &Path) -> bool {
     let path = match path.canonicalize() {
         Ok(path) => path,
-        // It is to be made: where that happens counts.
+        // It is to be made: its parent counts.
         Err(_) => match path.parent().map(Path::canonicalize) {
             Some(Ok(parent)) => parent,
             _ => return false,

@@ -1,5 +1,5 @@
-//! Orders to the daemon of a mounted volume: attributes that it takes from those alone who show
-//! that they mean it ([`weft_vfs::Nonces`]).
+//! Orders to the daemon of a mounted volume: attributes that it accepts only with a nonce
+//! ([`weft_vfs::Nonces`]).
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use std::path::Path;
 use weft_attributes::Attribute;
 use weft_vfs::Nonce;
 
-/// Orders what `attribute` of `directory` controls to be as `value` says. `OPNOTSUPP` if the
+/// Orders the daemon to set what `attribute` of `directory` controls to `value`. `OPNOTSUPP` if the
 /// mount takes no such order, or its daemon is of another version of Weft.
 pub fn order(directory: &Path, attribute: Attribute<'_>, value: &[u8]) -> rustix::io::Result<()> {
     let mut nonce = Nonce::default();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_control::{Daemon, Kind, Server};
 use weft_store::Location;
 
-/// A control socket, or why there is none: a daemon serves without one, too.
+/// A control socket, or the reason that there is none: a daemon serves without one, too.
 #[derive(Clone)]
 pub struct ControlSocket(Arc<Result<Server, String>>);
 
@@ -37,7 +37,7 @@ impl ControlSocket {
         ControlSocket(Arc::new(started))
     }
 
-    /// Says why there is none, if there is none.
+    /// Logs the reason if there is none.
     pub fn say_if_missing(&self) {
         if let Err(why) = &*self.0 {
             tracing::warn!("serving without a control socket: {why}");
@@ -52,7 +52,7 @@ impl ControlSocket {
     }
 }
 
-/// The volume at `location`, as daemons name it, wherever they were started.
+/// Returns the volume at `location` as daemons name it, from any directory.
 pub fn volume(location: &Location) -> String {
     match location.path() {
         Some(path) => path_of(path),

@@ -1,4 +1,4 @@
-//! Going to the background, what signals do there, and beginning anew.
+//! Going to the background, handling of signals there, and re-exec.
 
 mod log;
 mod reexec;
@@ -17,29 +17,29 @@ use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// This process, which serves something or is about to.
+/// This process, which serves a volume or is about to.
 #[derive(Clone)]
 pub struct Daemon {
     signals: Arc<Signals>,
     place: StartDirectory,
 }
 
-/// Which of the two processes this is after [`split`].
+/// Side of this process after [`split`].
 enum Side {
-    /// The one the user started: exit with this.
+    /// The process that the user started: exit with this.
     Front(ExitCode),
-    /// The daemon: it must say how starting went.
+    /// The daemon: it must report how starting went.
     Daemon(Starting),
 }
 
-/// What the waiting front process is told.
+/// Channel to the waiting front process.
 struct Starting {
     pipe: PipeWriter,
 }
 
-/// Has a daemon `start`, in the background or in the `foreground`, and `serve` what that gave until
-/// it ends. In the background messages go to its `log`, and who started it waits until it serves,
-/// and is told if it does not.
+/// Makes a daemon `start`, in the background or in the `foreground`, and `serve` its result until
+/// it ends. In the background messages go to its `log`. The front process waits until the daemon
+/// serves, and reports a failure.
 pub fn run<T>(
     foreground: bool,
     start: impl FnOnce(&Daemon) -> Result<T>,
@@ -54,7 +54,7 @@ pub fn run<T>(
             Ok(started) => {
                 if !foreground {
                     let log = log(&started);
-                    // It may have been renamed while the volume was waited for.
+                    // It may have been renamed while the process waited for the volume.
                     log.reopen();
                     daemon.signals.reopen(log);
                 }
@@ -92,27 +92,27 @@ pub fn run<T>(
 }
 
 impl Daemon {
-    /// This process, in which threads may be started from now on.
+    /// Returns this process, in which threads may be started from now on.
     fn new(place: StartDirectory, foreground: bool) -> Result<Daemon> {
         allocator::start_giving_back().context("cannot have free memory given back")?;
         let hang_up = if foreground && signals::has_terminal() { HangUp::Ends } else { HangUp::Nothing };
         Ok(Daemon { signals: Signals::take(hang_up)?, place })
     }
 
-    /// From now on a signal does not end the process any more, but does what [`Daemon::on_signal`]
-    /// will say.
+    /// Keeps signals from ending the process from now on. They do what [`Daemon::on_signal`] will
+    /// set.
     pub fn hold_signals(&self) {
         self.signals.hold();
     }
 
-    /// What a signal that asks for an end does, one that came since [`Daemon::hold_signals`]
-    /// included.
+    /// Sets the action of signals that ask for an end. A signal that came since
+    /// [`Daemon::hold_signals`] counts.
     pub fn on_signal(&self, end: impl Fn() + Send + 'static) {
         self.signals.on(Box::new(end));
     }
 
-    /// Begins anew, without anything of what is in memory, and waits for the volume of this id if
-    /// need be. Gives why not if that cannot be.
+    /// Executes this program again, without any state in memory, and waits for the volume of this
+    /// id if need be. Returns only on failure, with the reason.
     pub fn reexec(&self, uuid: &[u8]) -> anyhow::Error {
         self.place.reexec(uuid)
     }
@@ -140,8 +140,7 @@ fn split() -> Result<Side> {
     }
 }
 
-/// Has this process told to end if `front` is ended while it waits: nobody wants what it would
-/// serve then.
+/// Makes this process end if `front` ends while it waits: nobody wants the service then.
 fn end_with(front: Pid) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM)).context("cannot watch who started the daemon")?;
     if getppid() != Some(front) {
@@ -150,8 +149,8 @@ fn end_with(front: Pid) -> Result<()> {
     Ok(())
 }
 
-/// Closes what the program was started with beyond the standard descriptors: a daemon that kept a
-/// script's lock or pipe open would make others wait for it as long as it lives.
+/// Closes inherited descriptors beyond the standard ones: a daemon that kept a script's lock or
+/// pipe open would make others wait for it as long as it lives.
 fn close_all_but(pipe: &PipeWriter) {
     let Ok(kept) = u32::try_from(pipe.as_raw_fd()) else { return };
     // SAFETY: nothing in this process owns a descriptor above 2 yet, except the pipe, which is left
@@ -181,7 +180,7 @@ fn wait(mut pipe: PipeReader) -> ExitCode {
 }
 
 impl Starting {
-    /// The daemon serves: leaves the terminal, and writes messages to `log` from now on.
+    /// Leaves the terminal, and writes messages to `log` from now on: the daemon serves.
     fn succeeded(mut self, log: &Log) -> Result<()> {
         let null = OpenOptions::new().read(true).write(true).open("/dev/null").context("cannot open /dev/null")?;
         rustix::process::chdir("/").context("cannot leave the directory")?;
@@ -195,15 +194,15 @@ impl Starting {
             log::write_to(&null).context("cannot leave the terminal")?;
         }
         weft_vfs::write_log();
-        // What was given up to start, above all, is to be found later.
+        // Data given up to start, above all, is to be found in the log later.
         weft_vfs::repeat_messages();
         set_parent_process_death_signal(None).context("cannot leave who started the daemon")?;
         self.pipe.write_all(b"ok").context("cannot tell that the daemon serves")
     }
 
-    /// Starting failed.
+    /// Reports that starting failed.
     fn failed(mut self, error: &anyhow::Error) {
-        // If nobody waits any more, nobody is to be told.
+        // The front process may be gone.
         let _ = self.pipe.write_all(crate::command::one_line(error).as_bytes());
     }
 }

@@ -9,28 +9,28 @@ use std::time::Duration;
 use weft_control::{Answer, Method, Socket, Unanswered, ask, remove_stale, sockets};
 use weft_store::Location;
 
-/// How long a daemon may take to tell of itself.
+/// Longest wait for a daemon's answer.
 const TELLING_MAX: Duration = Duration::from_secs(2);
 
 /// Daemons that are asked at once.
 const AT_ONCE: usize = 64;
 
-/// A daemon, and what it said of itself.
+/// A daemon, and its status.
 pub struct Running {
     pub socket: Socket,
-    /// Why it said nothing, if it did not.
+    /// Status, or the reason that there is none.
     pub status: Result<Value, String>,
 }
 
-/// Why a daemon did not tell what it was asked.
+/// Reason that a daemon did not answer.
 enum Untold {
     /// It has ended.
     Gone,
-    /// This, in words.
+    /// Another reason, in words.
     Because(String),
 }
 
-/// All daemons of this user, but those that have ended, whose sockets are removed.
+/// Returns all daemons of this user. Removes the sockets of those that have ended.
 pub fn all() -> Result<Vec<Running>> {
     let sockets = sockets().context("cannot look for control sockets")?;
     let mut all = Vec::new();
@@ -54,8 +54,8 @@ pub fn all() -> Result<Vec<Running>> {
     Ok(all)
 }
 
-/// The daemon of what `named` names: a volume, or the address where one is served. None if there is
-/// none that this user may ask.
+/// Finds the daemon of `named`: a volume, or the address where one is served. None if this user may
+/// ask no such daemon.
 pub fn of(named: &Path) -> Result<Option<Running>> {
     match named.to_str().and_then(|text| text.parse::<SocketAddr>().ok()) {
         Some(address) => find(|status| serves_at(status, address)),
@@ -66,7 +66,7 @@ pub fn of(named: &Path) -> Result<Option<Running>> {
     }
 }
 
-/// The daemon that has a volume mounted at `directory`.
+/// Finds the daemon that has a volume mounted at `directory`.
 pub fn mounting(directory: &Path) -> Result<Option<Running>> {
     let directory = crate::shown::path(directory);
     find(|status| status["kind"] == "mount" && status["place"] == *directory)
@@ -76,7 +76,7 @@ fn find(is_it: impl Fn(&Value) -> bool) -> Result<Option<Running>> {
     Ok(all()?.into_iter().find(|daemon| daemon.status.as_ref().is_ok_and(&is_it)))
 }
 
-/// True if a client that connects to `address` is served by the daemon of this `status`.
+/// True if the daemon of this `status` serves clients that connect to `address`.
 fn serves_at(status: &Value, address: SocketAddr) -> bool {
     let served = [&status["nfs"], &status["place"]].into_iter().find_map(|at| at.as_str()?.parse::<SocketAddr>().ok());
     served.is_some_and(|at| at == address || (at.ip().is_unspecified() && at.port() == address.port()))
@@ -95,7 +95,7 @@ fn told(socket: &Socket, target: &str) -> Result<Value, Untold> {
 }
 
 impl Running {
-    /// Its counters.
+    /// Returns its counters.
     pub fn stats(&self) -> Result<Value> {
         let pid = self.socket.pid;
         told(&self.socket, "/stats").map_err(|untold| match untold {
@@ -104,7 +104,7 @@ impl Running {
         })
     }
 
-    /// Has it commit; returns the number of the last commit then.
+    /// Makes it commit; returns the number of the last commit then.
     pub fn commit(&self) -> Result<u64> {
         let limit = weft_control::COMMIT_MAX + Duration::from_secs(5);
         let answer = ask(&self.socket.path, Method::Post, "/commit", limit);

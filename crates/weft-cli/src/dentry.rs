@@ -1,6 +1,6 @@
-//! A name in a directory that is held open: all that is done to it is done in that directory.
-//! Whoever may write to a directory on the way can put another one, or a symbolic link, there at
-//! any time.
+//! A name in a directory that is held open: all operations on it happen in that directory. A user
+//! who may write to a directory on the way can put another one, or a symbolic link, there at any
+//! time.
 
 use crate::command::transfer::proc_path;
 use anyhow::{Context, Result};
@@ -17,7 +17,7 @@ pub struct Dentry {
 }
 
 impl Dentry {
-    /// The last name of `path`, in the directory that the rest of it leads to now.
+    /// Finds the last name of `path`, in the directory that the rest of it leads to now.
     pub fn at(path: &Path) -> Result<Dentry> {
         let Some(Component::Normal(name)) = path.components().next_back() else {
             anyhow::bail!("it is the root of the volume, or ends with '..'");
@@ -28,27 +28,27 @@ impl Dentry {
         Ok(Dentry { way, name: name.to_owned() })
     }
 
-    /// Its path from the root of the system, for people.
+    /// Returns its path from the root of the system, for people.
     pub fn path(&self) -> PathBuf {
         self.way.path.join(&self.name)
     }
 
-    /// A path that leads to the directory wherever it is now, for this process.
+    /// Returns a path that leads to the directory wherever it is now, for this process.
     pub fn directory(&self) -> PathBuf {
         proc_path(self.way.directory()).into()
     }
 
-    /// A path that leads to what has the name there.
+    /// Returns a path that leads to the file with the name there.
     pub fn here(&self) -> PathBuf {
         self.beside(&self.name)
     }
 
-    /// A path that leads to what is called `name` in the same directory.
+    /// Returns a path that leads to the file called `name` in the same directory.
     pub fn beside(&self, name: &OsStr) -> PathBuf {
         self.directory().join(name)
     }
 
-    /// What has the name now, and no other file later.
+    /// Opens the file that has the name now, and no other file later.
     pub fn open(&self) -> rustix::io::Result<OwnedFd> {
         openat(CWD, self.here(), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
     }

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What a call as a helper stands for.
+/// Meaning of a call as a helper.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Helper {
     /// It was not called as a helper.
@@ -18,11 +18,10 @@ pub enum Helper {
     Fake,
 }
 
-/// Looks at how the program was called, by `caller`.
+/// Interprets a call of the program with `words` by `caller`.
 ///
-/// mount(8) tells a helper of `nosuid` and `nodev`, but not of `suid` and `dev`, as it takes those
-/// for what holds anyway. So they hold for root here,
-/// as for other file systems.
+/// mount(8) passes `nosuid` and `nodev` to a helper, but not `suid` and `dev`, as it takes those
+/// for defaults. So they hold for root here, as for other file systems.
 pub fn helper(words: &[OsString], caller: Uid) -> Helper {
     let called = words.first().and_then(|word| Path::new(word).file_name()).unwrap_or_default();
     if called.as_bytes().starts_with(b"umount.") {
@@ -66,8 +65,8 @@ pub fn helper(words: &[OsString], caller: Uid) -> Helper {
     Helper::Arguments(arguments)
 }
 
-/// The arguments of `weft` for the `words` of an umount helper. Force is what is done anyway:
-/// nothing waits beyond a time for a daemon that does not answer.
+/// Returns the arguments of `weft` for the `words` of an umount helper. Force is the default here:
+/// no wait for a daemon that does not answer lasts beyond a time.
 fn unmounting(words: &[OsString]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["weft".into(), "umount".into()];
     let mut places = Vec::new();

@@ -1,5 +1,5 @@
-//! What programs and networks read: files where their bytes lie, if a daemon lends them, and
-//! anything else as ever.
+//! Input of programs and networks: files in shared memory, if a daemon grants it, and any other
+//! input by reading.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -10,27 +10,27 @@ use weft_block::{Buffer, Slice};
 use weft_client::File;
 use weft_transform::Source;
 
-/// What stands for the standard input.
+/// Name of the standard input.
 pub const STANDARD_INPUT: &str = "-";
 
-/// Bytes given at once, at most: as many as stay in a processor's own cache.
+/// Most bytes given at once: as many as stay in a processor's own cache.
 pub const PIECE_BYTES: usize = 256 << 10;
 
-/// Bytes borrowed at once.
+/// Bytes of shared memory taken at once.
 const LENT_BYTES: usize = 8 << 20;
 
 /// A file, or the standard input, from its beginning to its end.
 pub enum Input {
     /// A file.
     File {
-        /// It.
+        /// The file.
         file: File,
-        /// How far it was read.
+        /// Offset up to which it was read.
         at: u64,
-        /// What was read and not given yet.
+        /// Data that was read and not given yet.
         waiting: VecDeque<Slice>,
     },
-    /// What has no places.
+    /// An input without positions.
     Stream(Box<dyn Read + Send>),
 }
 
@@ -48,7 +48,7 @@ impl Input {
         })
     }
 
-    /// The file, if its bytes are lent.
+    /// Returns the file, if its bytes are in shared memory.
     pub fn lent(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Input::File { file, .. } => Some(file.as_fd()),
@@ -112,7 +112,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// `files`, of which `-` is the standard input; or that, if there are none.
+    /// Returns `files`, of which `-` is the standard input; or that, if there are none.
     pub fn of(files: impl Iterator<Item = PathBuf>) -> Inputs {
         let mut left: VecDeque<PathBuf> = files.collect();
         if left.is_empty() {

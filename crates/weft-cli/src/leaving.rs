@@ -1,4 +1,4 @@
-//! A volume that a daemon is about to let go of: it is unmounted, but not all is committed yet.
+//! A volume that a daemon is about to close: it is unmounted, but not all is committed yet.
 
 use crate::command::mounted;
 use crate::watched::Watched;
@@ -9,29 +9,30 @@ use std::time::{Duration, Instant};
 use weft_store::Location;
 use weft_store::sqlite::{Holder, Layout};
 
-/// How long such a daemon is waited for.
+/// Longest wait for such a daemon.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// After how long the user is told.
+/// Time after which the user is told.
 const TELL_AFTER: Duration = Duration::from_secs(2);
 
-/// How often to look whether it is still one, and has not mounted the volume meanwhile.
+/// Interval between checks that the daemon is still leaving, and has not mounted the volume
+/// meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The hold of a volume.
+/// Holder of a volume.
 enum Held {
-    /// There is none any more, or nobody knows whose it is.
+    /// Nobody any more, or an unknown process.
     Nobody,
-    /// By the daemon of a mount that is no more, or not yet.
+    /// The daemon of a mount that is no more, or not yet.
     Leaving(u32),
-    /// By the daemon of a mount at this directory, from where the volume was moved away.
+    /// The daemon of a mount at this directory, from where the volume was moved away.
     Moved(PathBuf),
-    /// By somebody who may go on for long.
+    /// A process that may go on for long.
     Staying,
 }
 
-/// Opens the volume that `named` means by `open`, once more whenever a daemon that is leaving may
-/// have let go of it.
+/// Opens the volume `named` by `open`. Tries again whenever a daemon that is leaving may have
+/// closed it.
 pub fn open_after<T>(named: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     let begun = Instant::now();
     let (mut is_told, mut had_nobody) = (false, false);
@@ -42,7 +43,7 @@ pub fn open_after<T>(named: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
         };
         let pid = match holder(named) {
             Held::Leaving(pid) => pid,
-            // It let go in between.
+            // It was closed in between.
             Held::Nobody if !std::mem::replace(&mut had_nobody, true) => continue,
             Held::Moved(directory) => {
                 let place = shown::word(directory.as_os_str());
@@ -88,7 +89,8 @@ fn holder(named: &Path) -> Held {
     }
 }
 
-/// The directory where process `pid` has a volume mounted, as it tells this user, and the kernel.
+/// Returns the directory where process `pid` has a volume mounted, as it reports to this user, and
+/// as the kernel has it.
 fn mount_of(pid: u32) -> Option<PathBuf> {
     let all = daemons::all().ok()?;
     let status = all.into_iter().find(|daemon| daemon.socket.pid == pid)?.status.ok()?;

@@ -1,8 +1,8 @@
-//! The `weft` program: volumes made, mounted, looked at and checked.
+//! The `weft` program: makes, mounts, inspects and checks volumes.
 // All printing goes through `output`.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-// Before all that print.
+// Before all modules that print.
 #[macro_use]
 mod output;
 
@@ -34,8 +34,8 @@ use output::Work;
 use std::process::ExitCode;
 use weft_transform::worker;
 
-/// What `weft umount` finds a daemon ended with whose volume is whole only with the files beside
-/// the database.
+/// Exit code by which `weft umount` learns that a daemon's volume is whole only with the files
+/// beside the database.
 const UNSETTLED_CODE: u8 = 3;
 
 fn main() -> ExitCode {
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     output::end(code, if only_prints { Work::Printing } else { Work::Done })
 }
 
-/// Prints the help that was asked for, or says what is wrong with the arguments and ends.
+/// Prints the help that was asked for, or reports what is wrong with the arguments and ends.
 fn help_or_refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         error.exit();
@@ -89,21 +89,21 @@ fn help_or_refuse(error: &clap::Error) -> ExitCode {
     output::end(ExitCode::SUCCESS, Work::Printing)
 }
 
-/// Has a write beyond the limit of file sizes (setrlimit(2), `RLIMIT_FSIZE`) fail with EFBIG, as
-/// any other that finds no room. The signal would end a daemon with what it has not committed yet.
+/// Makes a write beyond the limit of file sizes (setrlimit(2), `RLIMIT_FSIZE`) fail with EFBIG,
+/// like any other that finds no room. The signal would end a daemon before it commits.
 fn outlive_limits() {
     // SAFETY: no handler is installed, and no other thread runs yet.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Has all files that this process makes be its user's alone, whoever makes them: SQLite, a
-/// library, or code that forgets to say so.
+/// Makes all new files of this process its user's alone, also those of SQLite, of libraries, and of
+/// code that sets no mode.
 fn close_new_files() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Who prints for `head` ends when `head` has seen enough, as programs do that leave the signal as
-/// it is. Rust ignores it, and printing then panics.
+/// Lets a process that prints for `head` end when `head` has seen enough, as other programs do.
+/// Rust ignores the signal, and printing then panics.
 fn end_with_the_reader() {
     // SAFETY: no handler is installed, and no other thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

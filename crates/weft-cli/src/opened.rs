@@ -1,4 +1,4 @@
-//! A volume opened for operations, and let go of again.
+//! A volume opened for operations, and closed again.
 
 use crate::advice::filled;
 use crate::command;
@@ -18,31 +18,31 @@ use weft_vfs::{Options, SystemClock, Vfs};
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
 const LOG_BYTES: u64 = 32 << 20;
 
-/// Of the space that is free an intent log takes this part at most: what is to be removed is
-/// committed in the rest.
+/// Share of the free space that an intent log takes at most: removals are committed in the rest.
 const LOG_SHARE: u64 = 4;
 
-/// How often to look whether the volume is still ours.
+/// Interval between checks that the volume is still ours.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A volume opened for operations.
 pub struct Opened {
     pub vfs: Arc<Vfs>,
     pub store: Arc<dyn Store>,
-    /// Its files, if it lies in files.
+    /// Files of a volume in files.
     pub layout: Option<Layout>,
     pub location: Location,
     pub read_only: bool,
 }
 
 impl Opened {
-    /// Opens the volume that `named` means.
+    /// Opens the volume `named`.
     pub fn open(named: &Path, options: Options, hold: OpenOptions) -> Result<Opened> {
         let location = command::mounted::unmounted(named)?;
         let context = || format!("cannot open volume {location}");
         let loss = hold.loss;
         if let Some(path) = location.path() {
-            // Before it is held: one who may not open the lock any more cannot hold it next time.
+            // Before it is held: a user who may not open the lock any more cannot hold it next
+            // time.
             let closing = if options.read_only { Closing::Look } else { Closing::Close };
             let roots = give_to_owner(path, Giving::Look);
             let replaceable = if options.read_only { None } else { replaceable(path) };
@@ -57,7 +57,7 @@ impl Opened {
         let note = if options.read_only { location.note(false) } else { None };
         let volume = if options.read_only { location.open_to_read(hold) } else { location.open(hold) };
         let volume = volume.with_context(context)?;
-        // Told once, however often it is tried.
+        // Printed once, for any number of attempts.
         command::tell(note);
         for lost in &volume.given_up {
             tracing::warn!("going on without what is lost, as asked for: {lost}");
@@ -75,7 +75,7 @@ impl Opened {
         }
         let read_only = options.read_only;
         let file = match &volume.layout {
-            // Who only reads makes no log, but must see what one holds.
+            // A reader makes no log, but must see the operations in it.
             Some(layout) if read_only => {
                 let _rights = layout.rights()?;
                 Some(IntentLog::read_or_blank(&layout.log)?)
@@ -90,14 +90,14 @@ impl Opened {
         Ok(Opened { vfs, store: volume.store, layout: volume.layout, location, read_only })
     }
 
-    /// Where a daemon in the background writes its messages: to `asked`, or to a file near the
-    /// volume, or to one that is named for `what` it serves.
+    /// Returns the log of a daemon in the background: `asked`, or a file near the volume, or one
+    /// named for `what` it serves.
     pub fn log(&self, asked: Option<&Path>, what: &Path) -> Result<Log> {
         let Some(layout) = self.layout.as_ref().filter(|_| asked.is_none()) else {
             let path = asked.map_or_else(|| log_of(what), |log| Ok(log.into()))?;
             return Ok(Log { path });
         };
-        // The lock is where the volume lies, whatever is copied to be read.
+        // The lock is beside the volume, even if a copy is read.
         let path = match layout.segments {
             Some(_) => layout.hold.with_file_name("weft.log"),
             None => layout.hold.with_added_extension("log"),
@@ -105,15 +105,15 @@ impl Opened {
         Ok(Log { path })
     }
 
-    /// Leaves the volume once it is another daemon's, or not what this one committed any more;
-    /// first `end` ends what is served. That stays, dead: whoever uses it is told, and neither
-    /// reads what is not true any more nor writes into a directory below a mount. If another daemon
-    /// took it, this one begins anew and waits for it; else a person must look.
+    /// Stops serving the volume once another daemon has taken it, or it no longer has this one's
+    /// commits. First `end` ends the service. The mount stays, dead: programs get errors, and
+    /// neither read stale data nor write into a directory below a mount. If another daemon took the
+    /// volume, this one re-executes itself and waits for it; otherwise a person must look.
     pub fn leave_when_lost(&self, daemon: &Daemon, end: impl Fn() + Send + 'static) -> Result<()> {
         if self.layout.is_some() {
             return Ok(());
         }
-        // The volume is let go of when serving ends, whatever this thread does.
+        // The volume is closed when serving ends, whatever this thread does.
         let uuid = self.store.header()?.uuid;
         let (store, vfs, daemon) = (Arc::downgrade(&self.store), Arc::downgrade(&self.vfs), daemon.clone());
         let watch = move || {
@@ -144,13 +144,13 @@ impl Opened {
         Ok(())
     }
 
-    /// Commits all and lets go of the volume.
+    /// Commits all and closes the volume.
     pub fn close(self) -> Result<()> {
         let missing = self.vfs.failed_writeback();
         self.vfs
             .close()
             .context("not all changes could be committed; they are lost with this process unless they were synced")?;
-        // After a crash the log holds what was synced, until someone has committed it.
+        // After a crash the log holds synced changes, until they are committed.
         if let Some(layout) = &self.layout
             && !self.read_only
             && self.vfs.has_log_in_place()
@@ -185,11 +185,11 @@ fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
             return Ok(None);
         }
     }
-    // One that is there may hold operations, whatever its size.
+    // An existing log may hold operations, whatever its size.
     Ok(Some(IntentLog::open(&layout.log, bytes)?))
 }
 
-/// Refuses an intent log that another user owns, who would read what is synced.
+/// Refuses an intent log that another user owns, who would read synced data.
 fn refuse_planted(layout: &Layout) -> Result<()> {
     let (Ok(log), Ok(database)) = (layout.log.symlink_metadata(), layout.database.metadata()) else { return Ok(()) };
     let path = layout.log.display();
@@ -214,7 +214,7 @@ fn remove_log(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// All is committed, and not where it lies while nobody has the volume.
+/// Error: all is committed, but not all at its final place once the volume is closed.
 #[derive(Debug)]
 pub struct Unsettled(String);
 
@@ -226,21 +226,21 @@ impl fmt::Display for Unsettled {
 
 impl std::error::Error for Unsettled {}
 
-/// What happened, and what to do.
+/// Message about it, and advice.
 pub const UNSETTLED: &str =
     "all changes are committed and safe, but the write-ahead log could not be copied into the database";
 pub const UNSETTLED_ADVICE: &str = "free some space, then mount and unmount the volume again; until then do not copy or \
                                     move it without the files beside it";
 
-/// Refuses a database that SQLite cannot read where the root is: nobody would get further than to
-/// that, and `weft check --salvage` does. Rows that are damaged in themselves are served as such.
+/// Refuses a database whose root SQLite cannot read: nobody would get beyond that error, but
+/// `weft check --salvage` does. Rows that are damaged in themselves are served as such.
 fn refuse_unreadable_root(store: &dyn Store) -> weft_store::Result<()> {
     let (row, names) = (store.inodes(Ino::ROOT, 1).map(drop), store.names(Ino::ROOT, Cookie(0), 1).map(drop));
     let read = [row, names, store.xattrs(Ino::ROOT).map(drop)];
     read.into_iter().filter(|read| read.as_ref().is_err_and(weft_store::Error::is_malformed)).collect()
 }
 
-/// Where the messages about what is served at `what` go if no file of the volume is near.
+/// Returns the log file for what is served at `what` if no file of the volume is near.
 fn log_of(what: &Path) -> Result<PathBuf> {
     let home = || {
         std::env::var_os("XDG_STATE_HOME")

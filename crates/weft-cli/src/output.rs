@@ -1,7 +1,7 @@
 //! The standard output: all that commands print goes through here.
 //!
 //! A command that only prints ends with its reader (SIGPIPE, see `main`). Any other finishes its
-//! work: after the first failure the rest of the report is dropped, and the exit code tells.
+//! work: after the first failure the rest of the report is dropped, and the exit code shows that.
 
 use std::fmt;
 use std::io::{Write, stdout};
@@ -22,7 +22,7 @@ macro_rules! outln {
 macro_rules! errln {
     ($($argument:tt)*) => {{
         use std::io::Write;
-        // Where messages go there may be no room for one, which is no reason to end.
+        // Standard error may have no room, which is no reason to end.
         let _ = writeln!(std::io::stderr(), $($argument)*);
     }};
 }
@@ -30,9 +30,9 @@ macro_rules! errln {
 /// Duties of a command whose report is lost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// None: the report is all that it is for.
+    /// None: the report is its only purpose.
     Printing,
-    /// It has done more than to print.
+    /// It has done more than print.
     Done,
 }
 
@@ -50,12 +50,12 @@ pub fn line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Tells if something could not be printed: there is no need to go on printing.
+/// True if something could not be printed: there is no need to go on printing.
 pub fn has_failed() -> bool {
     HAS_FAILED.load(Ordering::Relaxed)
 }
 
-/// Says the first failure to print.
+/// Reports the first failure to print.
 pub fn note(printed: std::io::Result<()>) {
     if let Err(error) = printed
         && !HAS_FAILED.swap(true, Ordering::Relaxed)
@@ -64,14 +64,14 @@ pub fn note(printed: std::io::Result<()>) {
     }
 }
 
-/// Ends the report of a command that ends with `code`; gives the code that tells if it was lost.
+/// Ends the report of a command that ends with `code`. Returns the code that shows if it was lost.
 pub fn end(code: ExitCode, work: Work) -> ExitCode {
     if !has_failed() {
         note(stdout().flush());
     }
     match work {
         _ if !has_failed() || code != ExitCode::SUCCESS => code,
-        // Of these commands some have exit code 1 for a difference, or for damage.
+        // Some of these commands have exit code 1 for a difference, or for damage.
         Work::Printing => ExitCode::from(2),
         Work::Done => ExitCode::FAILURE,
     }

@@ -1,8 +1,8 @@
-//! The user who mounted what root works on.
+//! The user who mounted the volume that root works on.
 //!
-//! The kernel lets nobody but that user into a FUSE file system, root neither, unless it was
-//! mounted with `allow_other`; and its daemon may answer what it likes. So root asks as that user,
-//! and believes the answer as far as that user could have done the same.
+//! The kernel lets nobody but that user into a FUSE file system, not even root, unless it was
+//! mounted with `allow_other`; and its daemon may answer anything. So root asks as that user, and
+//! trusts the answer as far as that user could have done the same.
 
 use crate::command::mounted;
 use anyhow::{Context, Result, bail};
@@ -17,7 +17,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The one who mounted the volume at `directory`. None if that is root, or this is not root.
+    /// Returns the user who mounted the volume at `directory`; none if that is root, or this is not
+    /// root.
     pub fn of(directory: &Path) -> Option<Owner> {
         if !rustix::process::geteuid().is_root() {
             return None;
@@ -38,7 +39,7 @@ impl Owner {
         })
     }
 
-    /// Refuses process `pid`, as which the daemon describes itself, if it is not that user's.
+    /// Refuses process `pid`, which the daemon claims to be, if it is not that user's.
     pub fn refuse_other(self, pid: u32) -> Result<()> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let mut users = status.lines().filter_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next());

@@ -1,7 +1,8 @@
-//! Passwords among the arguments: everybody on the machine sees those of every process (`ps`).
+//! Passwords among the arguments: all users of the machine see the arguments of every process
+//! (`ps`).
 //!
-//! They are overwritten first of all that the program does. Until then they can be seen, so the
-//! password file is the better place for them.
+//! The program overwrites them first. Until then they can be seen, so the password file is the
+//! better place for them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,7 +11,8 @@ use weft_store::postgres::{is_address, shown};
 
 static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 
-/// Arguments of this process as it was called. [`std::env::args_os`] may have what [`hide`] left.
+/// Returns the arguments of this process as it was called. [`std::env::args_os`] may have those
+/// that [`hide`] changed.
 pub fn words() -> &'static [OsString] {
     WORDS.get_or_init(|| std::env::args_os().collect())
 }
@@ -29,7 +31,7 @@ pub fn hide() {
     memory.copy_from_slice(&bytes(&hidden));
 }
 
-/// `word` without its password, as long as before.
+/// Returns `word` without its password, as long as before.
 fn hidden(word: &OsStr) -> OsString {
     let Some(text) = word.to_str().filter(|text| is_address(text)) else { return word.into() };
     let mut shown = shown(text).into_bytes();
@@ -37,13 +39,13 @@ fn hidden(word: &OsStr) -> OsString {
     OsString::from_vec(shown)
 }
 
-/// Arguments as they lie in memory (execve(2)).
+/// Returns arguments as they lie in memory (execve(2)).
 fn bytes(words: &[OsString]) -> Vec<u8> {
     words.iter().flat_map(|word| word.as_bytes().iter().copied().chain([0])).collect()
 }
 
-/// The memory of the arguments, which the kernel shows to others (proc_pid_stat(5), `arg_start` and
-/// `arg_end`).
+/// Returns the memory of the arguments, which the kernel shows to others (proc_pid_stat(5),
+/// `arg_start` and `arg_end`).
 fn memory() -> Option<&'static mut [u8]> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(45);

@@ -1,4 +1,4 @@
-//! What daemons that serve a volume are told by arguments.
+//! Settings of daemons that serve a volume, from the arguments.
 
 use crate::arguments::{Open, Served, Whose};
 use crate::command::usage;
@@ -17,17 +17,17 @@ use weft_store::{DiskCacheOptions, Location};
 use weft_transform::Bounds;
 use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
 
-/// Bytes of the disk cache if nothing else is said.
+/// Default size of the disk cache in bytes.
 const DISK_CACHE_BYTES: u64 = 10 << 30;
 
-/// The keys in a directory, which are whoever's this process is.
+/// Returns the keys in a directory, which belong to the user of this process.
 fn keys(directory: &Path) -> Result<Keys> {
     // The daemon works elsewhere.
     let canonical = directory.canonicalize().with_context(|| format!("no keys in {}", directory.display()))?;
     Ok(Keys { directory: canonical, uid: rustix::process::geteuid().as_raw() })
 }
 
-/// Says once, where decoders have no processes of their own, that they have none.
+/// Logs once, where decoders have no processes of their own, that they have none.
 pub fn say_if_unconfined() {
     if let Some(why) = weft_transform::worker::why_unconfined() {
         tracing::warn!("xz and zstd are decompressed in this process, with its privileges: {why}");
@@ -35,7 +35,8 @@ pub fn say_if_unconfined() {
 }
 
 impl Open {
-    /// How the volume is opened, with so many bytes of cached blocks if nobody says how many.
+    /// Returns the options for opening the volume, with `block_cache_bytes` of cached blocks by
+    /// default.
     pub fn options(&self, block_cache_bytes: u64) -> Result<Options> {
         let interval = Duration::try_from_secs_f64(self.commit_interval).ok().filter(|interval| !interval.is_zero());
         let Some(commit_interval) = interval else {
@@ -68,7 +69,7 @@ impl Open {
         })
     }
 
-    /// Refuses options that say how a volume in PostgreSQL is held, for one that lies in files.
+    /// Refuses options that set how a volume in PostgreSQL is held, for one that lies in files.
     pub fn refuse_of_postgres(&self, location: &Location) -> Result<()> {
         let given = [
             ("--wait", self.wait.is_some()),
@@ -90,7 +91,7 @@ impl Open {
         if self.no_confinement {
             return Ok(());
         }
-        // Another user's is used with that user's rights.
+        // Another user's volume is used with that user's rights.
         let is_anothers = |path: &Path| Layout::find(path).is_ok_and(|layout| layout.owner().is_some());
         let own = [volume.filter(|path| !is_anothers(path)), self.disk_cache.as_deref(), self.keys.as_deref()];
         let all: Vec<&Path> = own.iter().chain(files).copied().flatten().collect();
@@ -98,8 +99,7 @@ impl Open {
         confinement::confine(serves, files)
     }
 
-    /// Says that the disk cache's directory is not there, in case that is a slip of the pen: it is
-    /// made then.
+    /// Logs that the disk cache's directory is missing, in case of a typing error: it is made then.
     pub fn say_if_cache_is_new(&self, volume: &Path) {
         let cache = self.disk_cache.as_ref().filter(|cache| !cache.exists());
         if let (Some(cache), Ok(Location::Postgres(_))) = (cache, Location::parse(volume)) {
@@ -107,13 +107,13 @@ impl Open {
         }
     }
 
-    /// Options by which it is held, for `purpose`, where several daemons may want it.
+    /// Returns the options for holding it, for `purpose`, where several daemons may want it.
     pub fn hold(&self, purpose: String) -> OpenOptions {
         let disk_cache = self.disk_cache.clone();
         let unsaid = OpenOptions::default();
         OpenOptions {
             lease: self.lease.map_or(unsaid.lease, Duration::from_secs),
-            // Who had it before has programs that wait for it, too.
+            // After a re-exec programs wait for it, too.
             wait: if is_reexec() { Duration::MAX } else { self.wait.map_or(unsaid.wait, Duration::from_secs) },
             patience: self.patience.map_or(unsaid.patience, Duration::from_secs),
             purpose,
@@ -127,12 +127,12 @@ impl Open {
 }
 
 impl Served {
-    /// Files that are read when serving begins.
+    /// Returns the files that are read when serving begins.
     pub fn files(&self) -> [Option<&Path>; 3] {
         [&self.tls_certificate, &self.tls_key, &self.tls_clients].map(Option::as_deref)
     }
 
-    /// The options of a volume that is served over NFS at `address`.
+    /// Returns the options of a volume that is served over NFS at `address`.
     pub fn options(&self, address: SocketAddr) -> Result<weft_nfs::Options> {
         let mut lines = self.export.join("\n");
         if let Some(file) = &self.exports {
@@ -186,8 +186,8 @@ impl Served {
     }
 }
 
-/// Bytes of memory that this process may use: the machine's, or what its control group leaves of
-/// that.
+/// Returns the bytes of memory that this process may use: the machine's, or less if its control
+/// group limits that.
 pub fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
     let machine = machine.totalram.saturating_mul(u64::from(machine.mem_unit));
@@ -196,19 +196,19 @@ pub fn memory_bytes() -> u64 {
     group.map_or(machine, |group: u64| group.min(machine))
 }
 
-/// Begins to lend memory of `vfs` to programs that come to `listener`.
+/// Starts to share memory of `vfs` with programs that connect to `listener`.
 pub fn start_lender(listener: weft_share::Listener, vfs: Arc<Vfs>) -> Result<weft_share::Server> {
     Ok(weft_share::Server::start(listener, vfs, weft_share::Limits::default())?)
 }
 
-/// Begins to serve `vfs` over NFS.
+/// Starts to serve `vfs` over NFS.
 pub fn start_nfs(vfs: Arc<Vfs>, options: weft_nfs::Options) -> Result<Server> {
     allow_connections();
     Ok(Server::start(vfs, options)?)
 }
 
 /// Lets this process have as many descriptors as it may: each connection takes one, and so does
-/// memory that is lent.
+/// shared memory.
 pub fn allow_connections() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weft_store::Location;
 
-/// `path` with what cannot be printed escaped: `\n`, `\x1b`, `\xff`, `\u{202e}`; a backslash is
-/// `\\`.
+/// Returns `path` with unprintable characters escaped: `\n`, `\x1b`, `\xff`, `\u{202e}`; a
+/// backslash is `\\`.
 pub fn path(path: &Path) -> String {
     let mut shown = String::new();
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
@@ -24,15 +24,14 @@ pub fn path(path: &Path) -> String {
     shown
 }
 
-/// A message with what cannot be printed escaped; backslashes stay.
+/// Returns a message with unprintable characters escaped; backslashes stay.
 pub fn message(text: &str) -> String {
     weft_vfs::printable(text)
 }
 
 pub use weft_vfs::is_plain;
 
-/// A word of a command, on one line, quoted where a shell would read it as anything else than
-/// itself.
+/// Returns a word of a command, on one line, quoted where a shell would not read it literally.
 pub fn word(text: &OsStr) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&byte) || !byte.is_ascii();
     match text.to_str().filter(|text| text.chars().all(weft_vfs::is_plain)) {
@@ -42,7 +41,8 @@ pub fn word(text: &OsStr) -> String {
     }
 }
 
-/// A word that cannot be shown as it is, as POSIX.1-2024 has them (2.2.4 "Dollar-Single-Quotes").
+/// Returns a word that cannot be shown literally, in the form of POSIX.1-2024 (2.2.4
+/// "Dollar-Single-Quotes").
 fn escaped(bytes: &[u8]) -> String {
     let mut word = String::from("$'");
     for byte in bytes {
@@ -57,7 +57,7 @@ fn escaped(bytes: &[u8]) -> String {
     word + "'"
 }
 
-/// A volume as a word of a command, which must not be taken for an option.
+/// Returns a volume as a word of a command, which must not be taken for an option.
 pub fn location(location: &Location) -> String {
     match location {
         Location::Files(path) if path.as_os_str().as_bytes().starts_with(b"-") => {
@@ -68,7 +68,7 @@ pub fn location(location: &Location) -> String {
     }
 }
 
-/// So many of something, in words.
+/// Returns a number of something, in words.
 pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -15,7 +15,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << unit).ok_or_else(|| format!("'{text}' is too large"))
 }
 
-/// Parses a limit: a size in bytes that leaves room for something.
+/// Parses a limit: a size in bytes above 0.
 pub fn parse_some(text: &str) -> Result<u64, String> {
     match parse(text)? {
         0 => Err("nothing could be stored; leave it out for no limit".into()),
@@ -23,7 +23,7 @@ pub fn parse_some(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A size for people to read.
+/// Returns a size for people to read.
 pub fn show(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let unit = (bytes.max(1).ilog2() / 10) as usize;

@@ -8,16 +8,16 @@ use rustix::thread::{
 };
 use weft_store::user::User;
 
-/// The user whom this machine knows by `name`.
+/// Finds the user whom this machine knows by `name`.
 ///
-/// Fails if there is none, or where users come from cannot be asked.
+/// Fails if there is none, or if the directory of users cannot be asked.
 pub fn named(name: &str) -> Result<User> {
     let found = User::named(name).with_context(|| format!("cannot look for user '{name}'"))?;
     found.with_context(|| format!("there is no user '{name}' on this machine"))
 }
 
-/// Makes this process, whose only thread this is, that of `user`, but that it may still use ports
-/// below 1024. Done already if it is.
+/// Makes this process, whose only thread this is, run as `user`, but lets it still use ports below
+/// 1024. Does nothing if it does already.
 pub fn take_process(user: &User) -> Result<()> {
     if geteuid().as_raw() == user.number() {
         return Ok(());
@@ -31,10 +31,10 @@ pub fn take_process(user: &User) -> Result<()> {
     set_keep_capabilities(false).context("cannot give up privileges")?;
     set_capabilities(None, CapabilitySets { effective: port, permitted: port, inheritable: port })
         .context("cannot give up privileges")?;
-    // A daemon that begins anew executes itself, and has it still.
+    // A daemon that re-executes itself has it still.
     configure_capability_in_ambient_set(port, true).context("cannot keep the right to use low ports")?;
     set_no_new_privs(true).context("cannot refuse new privileges")?;
-    // Else what /proc has of this process is root's, and no namespace can be made for commands.
-    // Other processes of the user have not its capability, and do not get at its memory.
+    // Otherwise /proc shows this process as root's, and no namespace can be made for commands.
+    // Other processes of the user lack its capability, and cannot read its memory.
     set_dumpable_behavior(DumpableBehavior::Dumpable).context("cannot give up privileges")
 }

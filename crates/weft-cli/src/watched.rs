@@ -1,17 +1,17 @@
-//! Another process, followed to its end.
+//! Watches another process to its end.
 
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Another process. It is this one even if its number is given to a new process later.
+/// Another process. It stays this one even if its number is given to a new process later.
 pub struct Watched {
     pidfd: OwnedFd,
     pid: u32,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ended {
     /// With exit code 0.
@@ -41,7 +41,7 @@ const EXIT: u64 = 1 << 3;
 const REAPED_NANOSECONDS_MAX: i64 = 100_000_000;
 
 impl Watched {
-    /// Process `pid`; none if there is none.
+    /// Watches process `pid`; none if there is none.
     pub fn new(pid: u32) -> Result<Option<Watched>> {
         // SAFETY: the call takes no pointers; the descriptor it gives is owned here.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
@@ -62,7 +62,8 @@ impl Watched {
     pub fn await_end(&self) -> Result<Ended> {
         self.poll(PollFlags::IN, None)?;
         match self.exit() {
-            // How it ended is told once its parent has taken note; a parent may never do so.
+            // The kernel reports the status once the parent has taken note; a parent may never do
+            // so.
             Some(Ended::Unknown) => {
                 self.poll(PollFlags::empty(), Some(&Timespec { tv_sec: 0, tv_nsec: REAPED_NANOSECONDS_MAX }))?;
                 let reaped = || self.exit().filter(|ended| *ended != Ended::Unknown);
@@ -79,7 +80,7 @@ impl Watched {
         self.poll(PollFlags::IN, Some(&limit))
     }
 
-    /// How it ended, if its parent has not taken note yet: its number is still its own then
+    /// Returns the status if its parent has not taken note yet: its number is still its own then
     /// (proc_pid_stat(5), `state` and `exit_code`).
     fn unreaped(&self) -> Option<Ended> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
@@ -92,7 +93,7 @@ impl Watched {
         }
     }
 
-    /// How it ended. None: the kernel does not know the question.
+    /// Returns the status; none if the kernel does not know the request.
     fn exit(&self) -> Option<Ended> {
         let mut info = PidfdInfo { mask: EXIT, ..PidfdInfo::default() };
         // SAFETY: the kernel writes the 64 bytes the request's number names, which `info` has.

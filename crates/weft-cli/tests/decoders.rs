@@ -22,7 +22,7 @@ use weft_transform::{Bounds, Network, Reading, Run, RunError, Source, Sources, S
 
 const FORMATS: [&str; 2] = ["xz", "zstd"];
 
-/// What `network` makes of `input` where decoders have processes of their own.
+/// Runs `network` on `input` where decoders have processes of their own.
 fn run(network: &str, input: &[u8], piece: usize) -> Result<Vec<u8>, RunError> {
     weft_transform::worker::set_program(env!("CARGO_BIN_EXE_weft").into());
     given::run_bytes(network, &[], input, piece)
@@ -38,7 +38,7 @@ fn working() -> RwLockReadGuard<'static, ()> {
 /// Bytes as they are read from a file, and whose link it is that reads them.
 struct Given(Vec<u8>, Option<u32>);
 
-/// What files give.
+/// A source that gives data as files do.
 struct AtHand(Reading<Cursor<Vec<u8>>>);
 
 impl Source for AtHand {
@@ -65,7 +65,7 @@ impl Sources for Given {
     }
 }
 
-/// The same of a daemon, with bounds on all memory of networks: a quarter for one network, half for
+/// Sources of a daemon, with bounds on all memory of networks: a quarter for one network, half for
 /// an owner.
 struct Bounded(Given, u64);
 
@@ -87,7 +87,7 @@ impl Sources for Bounded {
     }
 }
 
-/// Begins what `network` makes of `input`, for a link of `owner`.
+/// Begins to run `network` on `input`, for a link of `owner`.
 fn begin(network: &str, input: &[u8], owner: u32) -> Result<Run, RunError> {
     weft_transform::worker::set_program(env!("CARGO_BIN_EXE_weft").into());
     Run::start(&Network::parse(network).unwrap(), &mut Given(input.to_vec(), Some(owner)))
@@ -113,7 +113,7 @@ fn failure(network: &str, input: &[u8]) -> String {
     }
 }
 
-/// A field of what the kernel tells of process `pid`.
+/// Returns a field of the kernel's status of process `pid`.
 fn status(pid: &str, field: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| Some(line.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
@@ -195,7 +195,8 @@ fn what_came_before_the_damage_is_given() {
     assert!(made.len() > 500_000 && input.starts_with(&made), "{}", made.len());
 }
 
-/// How often each process that began at `pid` has waited: it tells which of them have worked.
+/// Returns the number of waits of each process that began at `pid`: it shows which of them have
+/// worked.
 fn waits(pid: &str) -> BTreeMap<String, String> {
     let count = |pid: String| Some((pid.clone(), status(&pid, "voluntary_ctxt_switches")?));
     children(pid).into_iter().filter_map(count).collect()
@@ -210,7 +211,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The same once all of them sleep, each confined: who has not come to its first sleep has not
+/// Returns the same once all of them sleep, each confined: a process that has not slept yet has not
 /// worked.
 fn waits_of_sleepers(pid: &str) -> BTreeMap<String, String> {
     let sleeps = |pid: &String| {
@@ -266,7 +267,7 @@ fn a_decoder_reaches_nothing() {
         let [privileges, mode, filters] = ["NoNewPrivs", "Seccomp", "Seccomp_filters"].map(|field| status(pid, field));
         let told = (privileges?, mode?, filters?);
         assert_eq!((&*told.0, &*told.1), ("1", "2"), "{pid}");
-        // It does not dump memory: what /proc has of it is the super-user's, whoever runs it.
+        // It does not dump memory: its files in /proc are the super-user's, whatever user runs it.
         assert_eq!(fs::metadata(format!("/proc/{pid}/mem")).ok()?.uid(), 0, "{pid}");
         if is_root {
             assert_eq!(status(pid, "Uid")?.split_whitespace().next(), Some("65534"));
@@ -321,13 +322,13 @@ fn a_decoder_works_on_for_its_owner_and_for_nobody_else() {
     let other = worked(&nursery, || once(3002, 1));
     assert!(other.len() == 1 && other != first, "{other:?}");
     assert_eq!(worked(&nursery, || once(3001, 0)), first);
-    // One that nobody reads to its end.
+    // A stream that nobody reads to its end.
     let large = run("zstd", &bytes(2_000_000), 1 << 20).unwrap();
     let part = worked(&nursery, || {
         begin("zstd -d", &large, 3001).unwrap().next().unwrap().unwrap();
     });
     assert_eq!((part, worked(&nursery, || once(3001, 0))), (first.clone(), first.clone()));
-    // One that fails, and one that is killed.
+    // A stream that fails, and one whose decoder is killed.
     let [first, other] = [first, other].map(|one| pidfd(one.first().unwrap()));
     let other_pid = worked(&nursery, || once(3002, 1)).first().unwrap().parse().unwrap();
     assert!(run_of("xz -d", b"this is not compressed", 3001).is_err());
@@ -356,7 +357,7 @@ fn nobody_has_all_decoders() {
     assert!(run_of("zstd -d", &packed, 4001).is_ok());
 }
 
-/// What comes of `input` by `unpack` for a link of `owner`, where networks have `mib` in all.
+/// Runs `unpack` on `input` for a link of `owner`, where networks have `mib` in all.
 fn run_within(unpack: &str, input: &[u8], owner: u32, mib: u64) -> Result<Vec<u8>, RunError> {
     weft_transform::worker::set_program(env!("CARGO_BIN_EXE_weft").into());
     let mut given = Bounded(Given(input.to_vec(), Some(owner)), mib << 20);
@@ -401,7 +402,7 @@ fn what_a_decoder_takes_counts_and_it_gets_no_more() {
     let mut stream = begin("xz -d", &large, 5003).unwrap();
     stream.next().unwrap().unwrap();
     let nursery = nursery();
-    // One that is just being made has no bound of its own yet.
+    // A decoder that is just being made has no bound of its own yet.
     until(|| {
         let spaces: BTreeSet<u64> = address_spaces(&nursery).into_values().collect();
         spaces.last().is_some_and(|most| most - spaces.first().unwrap() == 11 << 20)
@@ -439,7 +440,7 @@ fn decoders_end_with_the_process_that_began_them() {
     let mut stdin = weft.stdin.take().unwrap();
     assert!(packed.len() < 64 << 10);
     stdin.write_all(&packed[..packed.len() - 10]).unwrap();
-    // It gives what it can make of that although nothing else comes.
+    // It gives what can be decoded of that although nothing else comes.
     io::Read::read_exact(weft.stdout.as_mut().unwrap(), &mut [0; 1]).unwrap();
     let nursery = children(&weft.id().to_string());
     assert_eq!(nursery.len(), 1);
@@ -451,7 +452,7 @@ fn decoders_end_with_the_process_that_began_them() {
     weft.wait().unwrap();
 }
 
-/// Has `command` run as on a kernel without Landlock, and its children, too.
+/// Makes `command` and its children run as on a kernel without Landlock.
 fn without_landlock(command: &mut Command) {
     let instruction = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
     let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;

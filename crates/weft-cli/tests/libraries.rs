@@ -39,7 +39,7 @@ fn run(network: &str, library: &str, input: &[u8], piece: usize) -> Result<Vec<u
     run_bytes(network, &compile(library), input, piece)
 }
 
-/// What `library` fails with.
+/// Returns the error of `library`.
 fn failure(network: &str, library: &str) -> StageError {
     match run(network, library, b"some bytes", 4) {
         Err(RunError::Stage { source, .. }) => source,
@@ -64,8 +64,8 @@ fn a_library_transforms_what_it_is_given() {
         assert!(run_bytes("library $1 A | library -l $1", &library, &input, piece).unwrap() == added(66));
     }
     assert_eq!(run_bytes("library -p $1", &library, b"", 1).unwrap(), b"");
-    // What one has begun to do is not known to the next: each stream has its own process, but where
-    // places are kept.
+    // State of one stream is unknown to the next: each stream has its own process, except where
+    // positions are preserved.
     let counts = compile(&format!(
         "static char seen = '0'; {}",
         advancing("if (is_last) return weft_give(0, 0, 0); seen++; return weft_give(&seen, 1, 0);")
@@ -157,7 +157,8 @@ fn what_a_library_may_not_do_is_an_error_that_says_so() {
     assert!(said.contains("no library that can be loaded"), "{said}");
 }
 
-/// What `body` leaves in `result` when a library does it, and when it does it while it is loaded.
+/// Returns the `result` of `body` when a library runs it, and when it runs while the library is
+/// loaded.
 fn results(body: &str) -> [i64; 2] {
     let headers = [
         "errno",
@@ -204,7 +205,7 @@ fn a_library_can_do_nothing_but_compute() {
     assert_eq!(results(&error("open(\"/etc/passwd\", O_RDONLY)")), [denied, access]);
     assert_eq!(results(&error("open(\"/proc/self/environ\", O_RDONLY)")), [denied, access]);
     assert_eq!(results(&error("open(\"/etc/ld.so.cache\", O_RDONLY)")), [denied, -1]);
-    // Of files that were open it has the one to answer by.
+    // Of files that were open, it has only the socket for its answers.
     let open = "result = 0; for (int file = 0; file < 64; file++) if (syscall(SYS_read, file, \"\", 0) != -1) result |= 1l << file;";
     assert_eq!(results(open)[0], 1);
     assert_eq!(results("result = getenv(\"PATH\") != 0;"), [0; 2]);
@@ -243,8 +244,8 @@ fn memory_has_bounds() {
     assert!((1..8).contains(&mib("library -m 8 $1")));
 }
 
-/// What a library answers itself, over the socket and before it was asked, is looked at as anything
-/// else is.
+/// Answers of a library itself, over the socket and before it was asked, are checked like any
+/// others.
 #[test]
 fn what_makes_no_sense_is_not_believed() {
     let says = |words: &str| {

@@ -1,4 +1,4 @@
-//! From a request to the operation it asks for, and to the reply.
+//! Translates each request to the operation it asks for, and the result to the reply.
 
 mod closed;
 mod content;
@@ -37,7 +37,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Nonces, Observer, Vfs, computing};
 
-/// Why a request fails.
+/// Reason that a request fails.
 pub(crate) enum Failure {
     /// The operation failed.
     Vfs(Error),
@@ -68,12 +68,12 @@ impl Failure {
 
 pub(crate) type Outcome = Result<(), Failure>;
 
-/// What became of a request.
+/// Outcome of serving a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
     /// The reply is made, if there is one.
     Done,
-    /// It would wait, on a thread that must not; nothing was changed.
+    /// The operation would wait on a thread that must not; nothing was changed.
     WouldBlock,
 }
 
@@ -86,27 +86,28 @@ pub(crate) struct Server {
     pub(crate) scheduling: Option<Scheduling>,
     /// Tells the kernel of changes that it cannot infer.
     notifier: OnceLock<Arc<Notifier>>,
-    /// If the volume keeps the locks of programs.
+    /// Locks of programs, if the volume keeps them.
     locks: Option<MountLocks>,
-    /// Whether the volume has links that want to know of opens.
+    /// True if the volume has links that need to know of opens.
     opens: bool,
     /// True if several users share the mount.
     pub(crate) is_shared: AtomicBool,
-    /// True once the next mount is to be told of opens, as links are closed for want of that.
+    /// True once the next mount will report opens, because links are closed for lack of that.
     has_asked_for_opens: AtomicBool,
     /// Openers of links that are read past the page cache or written, by the number of the open.
     openers: Mutex<HashMap<u64, Asker>>,
-    /// How often something was opened.
+    /// Number of opens so far.
     opened: AtomicU64,
-    /// What is open to be written as a whole, by those numbers.
+    /// Links that are open to be written as a whole, by the number of the open.
     drafts: Mutex<HashMap<u64, Ino>>,
-    /// What programs prove by that they mean to control the volume; none if there is no randomness.
+    /// Nonces that prove that a program means to control the volume; none if there is no
+    /// randomness.
     nonces: Option<Nonces>,
     links: Arc<Forgetting>,
     personal: PersonalNodes,
-    /// Whether requests come over io_uring.
+    /// True if requests come over io_uring.
     pub(crate) over_rings: AtomicBool,
-    /// True if the volume is another daemon's, and nothing is answered any more.
+    /// True if another daemon has taken the volume, so this one answers nothing any more.
     has_left: AtomicBool,
     /// True if the kernel can forget all names at once.
     forgets_names: AtomicBool,
@@ -155,7 +156,8 @@ impl Server {
         }
     }
 
-    /// Says where to tell the kernel of changes, also of those that come by other ways in. Once.
+    /// Sets the notifier that tells the kernel of changes, also of those made outside this mount.
+    /// Once.
     pub(crate) fn set_notifier(&self, notifier: Notifier) {
         let notifier = Arc::new(notifier);
         let observer: Arc<dyn Observer> = notifier.clone();
@@ -170,14 +172,14 @@ impl Server {
         let _ = self.notifier.set(notifier);
     }
 
-    /// The kernel must ask for the attributes of `ino` again.
+    /// Makes the kernel ask for the attributes of `ino` again.
     fn attributes_changed(&self, ino: Ino) {
         if let Some(notifier) = self.notifier.get() {
             notifier.attributes_changed(ino);
         }
     }
 
-    /// Requests served so far, by name.
+    /// Returns the number of requests served so far, by name.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let all =
             Opcode::ALL.iter().map(|opcode| (opcode.name(), self.counts[*opcode as usize].load(Ordering::Relaxed)));
@@ -224,7 +226,7 @@ impl Server {
         Served::Done
     }
 
-    /// Says what failed, where, unless it is an answer that programs expect.
+    /// Logs the failure and its place, unless programs expect such an answer.
     fn log_failure(&self, opcode: Opcode, header: &Header, mut body: Body<'_>, error: &Error) {
         if !matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) {
             return;

@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Where the bound is written. The kernel forgets it when the file is closed.
+/// File that takes the bound. The kernel forgets the bound when the file is closed.
 const PATH: &str = "/dev/cpu_dma_latency";
 
 /// Microseconds, as the kernel takes them: none at all, and its own default.
 const AWAKE: i32 = 0;
 const UNBOUNDED: i32 = 2_000_000_000;
 
-/// Without requests for so long, processors may sleep again.
+/// Time without requests after which processors may sleep again.
 const QUIET: Duration = Duration::from_millis(10);
 
-/// Lets go when dropped.
+/// Keeps processors awake while requests come. Dropping it ends that.
 pub(crate) struct LatencyGuard {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -32,7 +32,7 @@ pub(crate) struct LatencyGuard {
 #[derive(Default)]
 struct Shared {
     requests: AtomicU64,
-    /// Whether the thread sees to it that processors stay awake.
+    /// True if the thread keeps processors awake.
     active: AtomicBool,
     ended: Mutex<bool>,
     /// Signalled when `active` or `ended` became true.
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 impl LatencyGuard {
-    /// Ready, and not yet holding anything. Errors: the kernel lacks PM QoS, or no permission.
+    /// Returns a guard that holds nothing yet. Errors: the kernel lacks PM QoS, or no permission.
     pub(crate) fn new() -> io::Result<LatencyGuard> {
         let file = OpenOptions::new().write(true).open(PATH)?;
         LatencyGuard::with(move |microseconds| (&file).write_all(&microseconds.to_ne_bytes()))
@@ -56,7 +56,7 @@ impl LatencyGuard {
         Ok(LatencyGuard { shared, thread: Some(thread) })
     }
 
-    /// A request came.
+    /// Notes that a request came.
     pub(crate) fn request_came(&self) {
         let shared = &self.shared;
         shared.requests.fetch_add(1, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Drop for LatencyGuard {
         *self.shared.ended.lock() = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // A thread that panicked has logged it.
             let _ = thread.join();
         }
     }

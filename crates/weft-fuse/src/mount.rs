@@ -15,26 +15,26 @@ use weft_vfs::AtimePolicy;
 /// Options of a mount point.
 #[derive(Clone, Debug, Default)]
 pub struct MountOptions {
-    /// What `mount` and `df` show as the source; `weft` if empty.
+    /// Source that `mount` and `df` show; `weft` if empty.
     pub source: OsString,
-    /// Whether other users may use it; always so when root mounts.
+    /// True if other users may use it; always so when root mounts.
     pub allow_other: bool,
-    /// Whether the kernel refuses changes.
+    /// True if the kernel refuses changes.
     pub read_only: bool,
     /// True if set-user-id and set-group-id programs on it get other rights; only root may ask for
     /// it.
     pub suid: bool,
     /// True if device nodes on it work; only root may ask for it.
     pub devices: bool,
-    /// Whether programs on it may run.
+    /// True if programs on it may not run.
     pub no_exec: bool,
-    /// When reading moves access times, as the list of mounts tells it. What the volume does about
-    /// them is said where it is opened.
+    /// Policy for access times, as the list of mounts shows it. The policy of the volume itself is
+    /// given where the volume is opened.
     pub access_times: AtimePolicy,
 }
 
 impl MountOptions {
-    /// The kernel takes no empty one.
+    /// Returns the source; the kernel takes no empty one.
     fn source(&self) -> &OsStr {
         if self.source.is_empty() { OsStr::new("weft") } else { &self.source }
     }
@@ -44,7 +44,7 @@ impl MountOptions {
         self.allow_other || rustix::process::geteuid().is_root()
     }
 
-    /// As mount(2) takes them.
+    /// Returns the flags for mount(2).
     fn flags(&self) -> libc::c_ulong {
         let flags = [
             (self.read_only, libc::MS_RDONLY),
@@ -58,8 +58,8 @@ impl MountOptions {
         flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag)
     }
 
-    /// The options of what is mounted where `place` was opened, called `directory`, as far as they
-    /// can be changed there.
+    /// Returns the options, as far as a remount can change them, of the file system mounted where
+    /// `place`, called `directory`, was opened.
     pub fn of(place: impl AsFd, directory: &Path) -> Result<MountOptions, MountError> {
         use rustix::fs::StatVfsMountFlags as Flags;
         let stat = rustix::fs::fstatvfs(place).map_err(|error| MountError::no_directory(directory, error.into()))?;
@@ -79,7 +79,7 @@ impl MountOptions {
     }
 }
 
-/// Why a mount or unmount failed, in one line that says what to do.
+/// Reason that a mount or unmount failed, in one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The directory is not there or not a directory.
@@ -87,13 +87,13 @@ pub enum MountError {
     Directory {
         /// The mount point.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: Error,
     },
     /// Something is mounted there.
     #[error("{} is already a mount point; unmount it first ('weft umount {}')", .0.display(), .0.display())]
     InUse(PathBuf),
-    /// What is mounted there has lost its daemon.
+    /// The file system mounted there has lost its daemon.
     #[error("{} is a mount point whose daemon has ended; unmount it first ('weft umount {}')", .0.display(), .0.display())]
     Dead(PathBuf),
     /// An ordinary user may not write to the directory.
@@ -118,7 +118,7 @@ pub enum MountError {
         what: &'static str,
         /// The mount point.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: Error,
     },
 }
@@ -129,12 +129,12 @@ impl MountError {
     }
 }
 
-/// Whether something can be mounted at `directory`, as far as that can be told without trying.
-/// Gives its absolute path without links.
+/// Checks that a file system can be mounted at `directory`, as far as possible without trying.
+/// Returns its absolute path without links.
 pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
     let refused = |source: Error| match source.raw_os_error() {
         Some(libc::ENOTCONN | libc::ECONNABORTED) => MountError::Dead(directory.into()),
-        // What is mounted there may not even tell its root.
+        // The file system mounted there may not even report its root.
         Some(libc::EIO) if is_mount_point(directory) => MountError::InUse(directory.into()),
         _ if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             MountError::no_directory(directory, source)
@@ -167,12 +167,12 @@ pub(crate) fn mount(directory: &Path, options: &MountOptions) -> Result<File, Mo
     }
 }
 
-/// Whether something is mounted exactly at `directory`.
+/// True if a file system is mounted exactly at `directory`.
 pub(crate) fn is_mount_point(directory: &Path) -> bool {
     device_at(directory).is_some()
 }
 
-/// The device, as `MAJOR:MINOR`, of what is mounted exactly at `directory`, the topmost
+/// Returns the device, as `MAJOR:MINOR`, of the topmost file system mounted exactly at `directory`
 /// (proc_pid_mountinfo(5)).
 fn device_at(directory: &Path) -> Option<String> {
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
@@ -185,19 +185,19 @@ fn device_at(directory: &Path) -> Option<String> {
     mounts.split(|byte| *byte == b'\n').filter_map(at).next_back()
 }
 
-/// KiB that the kernel reads ahead of a program. Its own 128 for file systems like this one leave
-/// daemon and program to wait for each other.
+/// KiB that the kernel reads ahead of a program. With the kernel's default of 128 for file systems
+/// like this one, daemon and program wait for each other.
 const READ_AHEAD_KIB: u32 = 1024;
 
-/// Has the kernel read further ahead at `directory`, if this process may say so.
+/// Makes the kernel read further ahead at `directory`, if this process may set that.
 pub(crate) fn read_further_ahead(directory: &Path) {
     if let Some(device) = device_at(directory) {
-        // Without it files are read as rightly.
+        // Only speed depends on it.
         let _ = std::fs::write(format!("/sys/class/bdi/{device}/read_ahead_kb"), READ_AHEAD_KIB.to_string());
     }
 }
 
-/// A path as `mountinfo` writes it.
+/// Returns a path as `mountinfo` writes it.
 fn escape(path: &Path) -> Vec<u8> {
     let mut escaped = Vec::new();
     for byte in path.as_os_str().as_bytes() {
@@ -230,8 +230,8 @@ fn mount_directly(directory: &Path, options: &MountOptions) -> Result<File, Moun
     if result == 0 { Ok(device) } else { Err(refused(Error::last_os_error())) }
 }
 
-/// Opens `directory`, which has no symbolic links in it, so that nobody who may write to a
-/// directory on the way can put another one there before something is mounted.
+/// Opens `directory`, which has no symbolic links in it. A user who may write to a directory on the
+/// way cannot replace it before the mount.
 fn place(directory: &Path) -> Result<OwnedFd, Error> {
     use rustix::fs::{Mode, OFlags};
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -242,7 +242,7 @@ fn place(directory: &Path) -> Result<OwnedFd, Error> {
     Ok(place)
 }
 
-/// The path of what is open (proc_pid_fd(5)).
+/// Returns the path of an open file (proc_pid_fd(5)).
 fn proc_path(open: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", open.as_raw_fd())
 }
@@ -282,7 +282,7 @@ fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, Mou
     receive(&ours).map_err(refused)
 }
 
-/// The descriptor that `fusermount3` sends.
+/// Receives the descriptor that `fusermount3` sends.
 fn receive(socket: &UnixStream) -> Result<File, Error> {
     let mut byte = [0];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -296,8 +296,8 @@ fn receive(socket: &UnixStream) -> Result<File, Error> {
     descriptors.map(|fd: OwnedFd| File::from(fd)).ok_or_else(|| Error::other("fusermount3 sent no descriptor"))
 }
 
-/// Gives what is mounted where `place` was opened, called `directory`, other options: whether
-/// changes are refused, and what of it works. Only root may.
+/// Changes the options of the file system mounted where `place`, called `directory`, was opened.
+/// Only root may.
 pub fn remount((place, directory): (BorrowedFd<'_>, &Path), options: &MountOptions) -> Result<(), MountError> {
     let refused = |source| MountError::Refused { what: "remount", path: directory.into(), source };
     let target = CString::new(proc_path(&place)).map_err(|_| refused(ErrorKind::InvalidInput.into()))?;
@@ -315,7 +315,8 @@ pub fn unmount(directory: &Path, lazily: bool) -> Result<(), MountError> {
         use rustix::mount::UnmountFlags;
         let flags = if lazily { UnmountFlags::DETACH } else { UnmountFlags::empty() };
         let name = directory.file_name().ok_or_else(|| refused(ErrorKind::InvalidFilename.into()))?;
-        // Who may write to a directory on the way could have put a link to another mount there.
+        // A user who may write to a directory on the way could have put a link to another mount
+        // there.
         let way = PathWalk::to(parent_of(directory)).map_err(refused)?;
         way.refuse_links_of_others(0, directory).map_err(|error| refused(Error::other(error)))?;
         return rustix::mount::unmount(

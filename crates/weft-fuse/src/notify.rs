@@ -16,20 +16,20 @@ const INVALIDATE_ENTRY: i32 = 3;
 /// `FUSE_NOTIFY_INC_EPOCH`.
 const FORGET_NAMES: i32 = 8;
 
-/// A range of bytes that means the attributes alone.
+/// Range of bytes that means the attributes alone.
 const ATTRIBUTES: (i64, i64) = (-1, 0);
-/// One that means all content: that of a directory is its list of entries.
+/// Range that means all content; for a directory, its list of entries.
 const ALL: (i64, i64) = (0, 0);
 
 /// Sends notices for one mount.
 pub(crate) struct Notifier {
     device: Arc<File>,
-    /// True if somebody else tells of [`all_content`].
+    /// True if another observer reports [`all_content`].
     leaves_all: AtomicBool,
 }
 
-/// The range of a change that concerns all of a file, if it is one: as of a file that is seen
-/// through code that is pushed onto it. Reads of that may be in flight for long.
+/// Returns the inode and range of a change that concerns all of a file, such as a file seen through
+/// code that is pushed onto it. Reads of such a file may be in flight for long.
 pub(crate) fn all_content(change: &Change) -> Option<(Ino, &Range<u64>)> {
     match change {
         Change::Content { ino, range } if *range == (0..u64::MAX) => Some((*ino, range)),
@@ -43,29 +43,29 @@ impl Notifier {
         Notifier { device, leaves_all: AtomicBool::new(false) }
     }
 
-    /// Somebody else tells of [`all_content`] from now on.
+    /// Leaves reporting of [`all_content`] to another observer from now on.
     pub(crate) fn leave_all(&self) {
         self.leaves_all.store(true, Ordering::Relaxed);
     }
 
-    /// The kernel must ask for the attributes of `ino` again. Its cached data stays.
+    /// Makes the kernel ask for the attributes of `ino` again. Its cached data stays.
     pub(crate) fn attributes_changed(&self, ino: Ino) {
         self.inode_changed(ino, ATTRIBUTES);
     }
 
-    /// The kernel must ask for the attributes of `ino` again, and for all of its content. Returns
-    /// when reads of that which are in flight have ended: false if the kernel does not know `ino`.
+    /// Makes the kernel ask for the attributes of `ino` and for all of its content again. Returns
+    /// when the reads of it that are in flight have ended: false if the kernel does not know `ino`.
     pub(crate) fn content_changed(&self, ino: Ino) -> bool {
         self.inode_changed(ino, ALL)
     }
 
-    /// The same of the content in `range`.
+    /// Makes the kernel ask for the attributes of `ino` and for its content in `range` again.
     pub(crate) fn range_changed(&self, ino: Ino, range: &Range<u64>) {
         self.inode_changed(ino, signed(range));
     }
 
-    /// The kernel must ask for the attributes of `ino` again, and for its content from a byte on,
-    /// so many of them.
+    /// Makes the kernel ask for the attributes of `ino` again, and for `len` bytes of its content
+    /// from `offset` on.
     fn inode_changed(&self, ino: Ino, (offset, len): (i64, i64)) -> bool {
         let mut notice = Vec::with_capacity(24);
         notice.extend_from_slice(&ino.0.to_ne_bytes());
@@ -74,7 +74,7 @@ impl Notifier {
         self.send(INVALIDATE_INODE, &notice)
     }
 
-    /// The kernel must ask again what `name` names.
+    /// Makes the kernel look `name` up again.
     fn entry_changed(&self, parent: Ino, name: &[u8]) {
         let mut notice = Vec::with_capacity(17 + name.len());
         notice.extend_from_slice(&parent.0.to_ne_bytes());
@@ -85,8 +85,8 @@ impl Notifier {
         self.send(INVALIDATE_ENTRY, &notice);
     }
 
-    /// The kernel must ask again what any name names, those included that were missing. One older
-    /// than Linux 6.16 does not.
+    /// Makes the kernel look up all names again, also those that were missing. Kernels older than
+    /// Linux 6.16 ignore it.
     pub(crate) fn names_changed(&self) {
         self.send(FORGET_NAMES, &[]);
     }
@@ -96,7 +96,7 @@ impl Notifier {
         let mut reply = Reply::default();
         reply.begin();
         reply.finish(unique, errno);
-        // Whoever asked may be gone.
+        // The requester may be gone.
         let _ = rustix::io::write(&self.device, reply.head());
     }
 
@@ -107,12 +107,12 @@ impl Notifier {
         notice.extend_from_slice(&code.to_ne_bytes());
         notice.extend_from_slice(&0u64.to_ne_bytes());
         notice.extend_from_slice(body);
-        // The kernel may have forgotten what it is about meanwhile: then there is nothing to tell.
+        // The kernel may have forgotten the inode meanwhile: then there is nothing to tell.
         rustix::io::write(&self.device, &notice) != Err(Errno::NOENT)
     }
 }
 
-/// A range as the kernel takes it: a length of 0 means all that follows.
+/// Returns a range as the kernel takes it: a length of 0 means all that follows.
 fn signed(range: &Range<u64>) -> (i64, i64) {
     let offset = i64::try_from(range.start).unwrap_or(i64::MAX);
     (offset, i64::try_from(range.end - range.start).unwrap_or(0))

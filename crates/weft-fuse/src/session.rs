@@ -1,4 +1,4 @@
-//! A mount from beginning to end.
+//! Sessions: a mount from beginning to end.
 
 use crate::dispatch::Server;
 use crate::latency_guard::LatencyGuard;
@@ -15,41 +15,40 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use weft_vfs::{Ino, Vfs};
 
-/// How requests are served.
+/// Options for serving requests.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// How long the kernel may answer from what it was told. Only this daemon changes the volume,
+    /// Time for which the kernel may answer from its caches. Only this daemon changes the volume,
     /// so it is long.
     pub valid: Duration,
-    /// How requests come.
+    /// Transport of requests.
     pub transport: Transport,
-    /// Where the thread runs that serves the device.
+    /// Processor for the thread that serves the device.
     pub placement: Placement,
-    /// Whether the kernel keeps what programs write, and passes it on later: at the latest when the
-    /// file is closed or synced. Fast, and after a crash what was written to open files may be
-    /// missing although later operations are there.
+    /// True if the kernel caches writes and passes them on later: at the latest when the file is
+    /// closed or synced. Fast, but after a crash writes to open files may be missing although later
+    /// operations are there.
     pub writeback: bool,
-    /// Whether idle processors are kept from sleeping while requests come.
+    /// True if idle processors are kept from sleeping while requests come.
     pub keep_awake: bool,
-    /// Whether threads that serve take the idle scheduling policy while requests come fast (where
-    /// that is permitted), so that the kernel leaves programs on the processor where they are
-    /// served.
+    /// True if threads that serve take the idle scheduling policy while requests come fast (where
+    /// that is permitted). The kernel then leaves programs on the processor where they are served.
     pub idle_policy: bool,
-    /// Who keeps the locks of programs.
+    /// Keeper of the locks of programs.
     pub locks: LockKeeper,
-    /// Whether the kernel tells of opens even if no link of the volume wants that
+    /// True if the kernel reports opens even if no link of the volume needs that
     /// ([`weft_attributes::Attribute::Opens`]). Costs requests for each open and close.
     pub opens: bool,
-    /// What tells programs where a file is lent in memory, by its attribute
-    /// [`weft_attributes::Attribute::Lent`], if it is.
+    /// Source of the attribute [`weft_attributes::Attribute::Lent`], by which programs learn how a
+    /// file is shared in memory; none if files are not shared.
     pub inviter: Option<Inviter>,
 }
 
-/// Tells what whoever may read a file is told, to have it lent in memory.
+/// Tells a program that may read a file how to get it as shared memory.
 #[derive(Clone)]
 pub struct Inviter(pub Arc<Invite>);
 
-/// Tells that of one file, for one user.
+/// Returns the invitation to share one file with one user.
 pub type Invite = dyn Fn(u32, Ino) -> std::io::Result<Vec<u8>> + Send + Sync;
 
 impl fmt::Debug for Inviter {
@@ -74,18 +73,18 @@ impl Default for SessionOptions {
     }
 }
 
-/// Who keeps the locks of programs (fcntl(), flock(2)).
+/// Keeper of the locks of programs (fcntl(), flock(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKeeper {
     /// The kernel: right as long as only its programs use the volume.
     Kernel,
-    /// The volume, so that those of others count, too. Costs requests for each open and close, and
-    /// goes over the device: who waits for a lock would else take a place in a ring from whoever is
-    /// to give it up.
+    /// The volume, so that locks of other clients count, too. Costs requests for each open and
+    /// close. Requests go over the device: in a ring, a request that waits for a lock would take an
+    /// entry that the holder may need to release it.
     Volume,
 }
 
-/// How requests come.
+/// Transport of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Over io_uring if the kernel offers that, else over the device.
@@ -94,12 +93,12 @@ pub enum Transport {
     Device,
 }
 
-/// Where the serving thread runs.
+/// Processor of the serving thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// On the processor of the program it serves.
     Follow,
-    /// Where the kernel puts it.
+    /// On the processor that the kernel chooses.
     Free,
     /// On this processor.
     Processor(usize),
@@ -115,7 +114,7 @@ impl fmt::Display for Placement {
     }
 }
 
-/// A volume mounted at a directory. Dropping it unmounts, if nobody has yet.
+/// A volume mounted at a directory. Dropping it unmounts, unless it is unmounted already.
 pub struct Session {
     device: Arc<Device>,
     rings: Option<Rings>,
@@ -135,7 +134,7 @@ impl Session {
         let directory = mount::check_mount_point(directory)?;
         let latency_guard = options.keep_awake.then(LatencyGuard::new).transpose().map_err(MountError::Awake)?;
         let file = Arc::new(mount::mount(&directory, mount)?);
-        // Without it all is served as rightly.
+        // Only speed depends on it.
         let scheduling = if options.idle_policy { Scheduling::new().ok() } else { None };
         let kept_off = scheduling.as_ref().zip(vfs.background_thread());
         let kept_off = kept_off.map(|(scheduling, thread)| scheduling.keep_off(thread));
@@ -143,7 +142,7 @@ impl Session {
         server.is_shared.store(mount.is_shared(), Ordering::Relaxed);
         server.set_notifier(Notifier::new(file.clone()));
         let rings = shake_hands(&file, &server).map_err(|source| {
-            // What cannot be served must not stay.
+            // A mount that cannot be served must not stay.
             let _ = mount::unmount(&directory, true);
             MountError::Refused { what: "mount at", path: directory.clone(), source }
         })?;
@@ -168,46 +167,47 @@ impl Session {
         Ok(result?)
     }
 
-    /// What makes this answer nothing more, from any thread that does not serve it.
+    /// Returns a handle that ends all answers of this session, for any thread that does not serve
+    /// it.
     pub fn leaver(&self) -> Leaver {
         Leaver { server: Arc::downgrade(&self.server) }
     }
 
-    /// What tells the counters of this, from any thread.
+    /// Returns a handle to the counters of this session, for any thread.
     pub fn teller(&self) -> Teller {
         Teller { server: Arc::downgrade(&self.server) }
     }
 
-    /// What unmounts this, from any thread.
+    /// Returns a handle that unmounts this session, for any thread.
     pub fn unmounter(&self) -> Unmounter {
         Unmounter { directory: self.directory.clone() }
     }
 }
 
-/// Tells the counters of a session.
+/// Reports the counters of a session.
 #[derive(Clone)]
 pub struct Teller {
     server: Weak<Server>,
 }
 
 impl Teller {
-    /// All counters, as the attribute of the mount point tells them to its owner. None once the
-    /// session has ended.
+    /// Returns all counters, as the attribute of the mount point shows them to its owner; none once
+    /// the session has ended.
     pub fn stats(&self) -> Option<serde_json::Value> {
         Some(self.server.upgrade()?.stats(rustix::process::geteuid().as_raw()))
     }
 }
 
-/// Ends what a session answers, while it stays mounted.
+/// Ends the answers of a session, while it stays mounted.
 #[derive(Clone)]
 pub struct Leaver {
     server: Weak<Server>,
 }
 
 impl Leaver {
-    /// Answers nothing more, and has the kernel forget all that it was told: what is mounted is
-    /// dead then, also for whoever reads what was in the kernel's caches. Returns when it is so.
-    /// Nothing happens if the session has ended.
+    /// Answers nothing more, and makes the kernel drop everything it has cached. The mount is dead
+    /// when this returns, also for reads that the kernel's caches could serve. Nothing happens if
+    /// the session has ended.
     pub fn leave(&self) {
         if let Some(server) = self.server.upgrade() {
             server.leave();
@@ -231,8 +231,8 @@ pub struct Unmounter {
 }
 
 impl Unmounter {
-    /// Unmounts now, or, if it is in use, as soon as it no longer is. Nothing happens if somebody
-    /// has already.
+    /// Unmounts now or, if it is in use, as soon as it no longer is. Nothing happens if it is
+    /// unmounted already.
     pub fn unmount(&self) -> Result<(), MountError> {
         let unmounted = mount::unmount(&self.directory, false).or_else(|_| mount::unmount(&self.directory, true));
         if mount::is_mount_point(&self.directory) { unmounted } else { Ok(()) }

@@ -1,5 +1,5 @@
-//! How requests arrive and replies leave: over io_uring where the kernel has it on for FUSE, over
-//! the FUSE device elsewhere.
+//! Transport of requests and replies: over io_uring where the kernel has it on for FUSE, over the
+//! FUSE device elsewhere.
 
 mod company;
 pub(crate) mod device;

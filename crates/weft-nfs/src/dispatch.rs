@@ -1,5 +1,5 @@
-//! From calls to programs: which program a call is for, what of the volume it is about, as whom it
-//! acts.
+//! Dispatches calls to programs: which program a call is for, which files it is about, which user
+//! it acts as.
 
 use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule, Transport, WriteAck};
 use crate::handle::{HANDLE_BYTES, HANDLE_BYTES_MAX, Handle, HandleKey};
@@ -16,19 +16,19 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use weft_vfs::{Caller, Credentials, Error, ErrorKind, FileId, Ino, Kind, Secret, User, Vfs};
 
-/// All that calls are answered from.
+/// State that calls are answered from.
 pub(crate) struct Service {
     pub(crate) vfs: Arc<Vfs>,
     pub(crate) exports: Vec<Exported>,
     pub(crate) mounts: Mounts,
-    /// Differs whenever what was written and not yet synced may be lost (RFC 1813 3.3.7).
+    /// Verifier of writes; changes whenever unsynced writes may have been lost (RFC 1813 3.3.7).
     pub(crate) verifier: [u8; 8],
     key: HandleKey,
     /// Locks, if they are kept for clients.
     pub(crate) locking: Option<Locking>,
-    /// What a portmapper tells of.
+    /// Programs that a portmapper reports.
     pub(crate) portmap: Vec<Mapping>,
-    /// Machines of calls that no rule let in, as far as the log told of them.
+    /// Machines that no rule let in and that were logged.
     refused: Refused,
     /// Counts of calls that were refused.
     pub(crate) refusals: Refusals,
@@ -41,27 +41,27 @@ pub(crate) struct Exported {
     pub(crate) fsid: u64,
 }
 
-/// What comes of a call.
+/// Outcome of a call.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// This answers it.
+    /// The reply to send.
     Reply(Reply),
-    /// This answers it once all that was done is as safe as this says.
+    /// The reply to send once all changes are as safe as the policy demands.
     Once(WriteAck, Reply),
-    /// This answers it, and TLS begins.
+    /// The reply to send before TLS begins.
     StartTls(Vec<u8>),
-    /// It would have to wait, and has changed nothing.
+    /// The call would have to wait, and has changed nothing.
     WouldWait,
 }
 
-/// Why a procedure does not end well.
+/// Reason that a procedure fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// It answers this.
+    /// It fails with this status.
     Status(Status),
     /// The call is refused.
     Refused(Refusal),
-    /// It would have to wait.
+    /// The call would have to wait.
     WouldWait,
 }
 
@@ -93,7 +93,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The arguments cannot be read.
+/// Failure of a call whose arguments cannot be read.
 pub(crate) const GARBAGE: Failure = Failure::Refused(Refusal::GarbageArguments);
 
 /// An exported directory that is not there.
@@ -110,7 +110,7 @@ pub enum ExportError {
     Volume {
         /// Its path in the volume.
         path: String,
-        /// Why.
+        /// Cause.
         source: Box<Error>,
     },
 }
@@ -138,7 +138,7 @@ impl Service {
         Ok(Service { vfs, exports, mounts, verifier, key, locking, portmap, refused, refusals })
     }
 
-    /// What comes of `call` from `client`.
+    /// Serves `call` from `client`.
     pub(crate) fn serve(&self, client: &Client, call: &Call<'_>) -> Outcome {
         let outcome = self.outcome(client, call);
         if let Outcome::Reply(reply) = &outcome {
@@ -165,7 +165,7 @@ impl Service {
             (nlm::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 4, high: 4 }),
             (nsm::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 1, high: 1 }),
             (mount::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 3, high: 3 }),
-            // What NFS moves is too long for datagrams.
+            // NFS data is too long for datagrams.
             (v3::PROGRAM, _) if client.transport == Transport::Udp => refused(Refusal::ProgramUnavailable),
             (v3::PROGRAM, 3) => v3::serve(self, client, call),
             (v3::PROGRAM, _) => refused(Refusal::VersionMismatch { low: 3, high: 3 }),
@@ -173,13 +173,13 @@ impl Service {
         }
     }
 
-    /// Whether some export is open to `client`, over TLS at least.
+    /// True if some export is open to `client`, over TLS at least.
     pub(crate) fn lets_in(&self, client: &Client) -> bool {
         let is_open = |exported: &Exported| matches!(exported.export.rule(client), Ok(_) | Err(Closed::NeedsTls));
         self.exports.iter().any(is_open)
     }
 
-    /// The rule of `exported` for `client`. The log tells of one that is not let in.
+    /// Returns the rule of `exported` for `client`. Logs a client that is not let in.
     pub(crate) fn rule<'s>(&self, exported: &'s Exported, client: &Client) -> Result<&'s Rule, Closed> {
         let rule = exported.export.rule(client);
         if let Err(closed) = rule {
@@ -196,17 +196,17 @@ impl Service {
         rule
     }
 
-    /// The user that `call` of NFS acts as; none if it is not let in: its first handle was not made
-    /// here, or names an export that has no rule for `client`.
+    /// Returns the user that `call` of NFS acts as; none if it is not let in: its first handle was
+    /// not made here, or names an export that has no rule for `client`.
     pub(crate) fn acts_as(&self, client: &Client, call: &Call<'_>) -> Option<Credentials> {
         let mut request = Request::new(self, client, call);
         request.file().ok()?;
         Some(request.who)
     }
 
-    /// A client says that it, which calls itself `name`, has restarted: it holds no locks any more.
-    /// Not believed of one that may use nothing, nor from a port that any user of a machine can
-    /// call from: hosts say so as the super-user.
+    /// Notes that a client, which calls itself `name`, has restarted: it holds no locks any more.
+    /// Ignored if no export lets the client in, or if it calls from a port that any user of a
+    /// machine can use: hosts send this as the super-user.
     pub(crate) fn restarted(&self, client: &Client, name: &[u8]) {
         if let Some(locking) = &self.locking
             && client.port < RESERVED_PORTS_END
@@ -216,13 +216,13 @@ impl Service {
         }
     }
 
-    /// The bytes of the handle of `file`, found through `exported`.
+    /// Returns the bytes of the handle of `file`, found through `exported`.
     pub(crate) fn handle(&self, exported: &Exported, file: FileId) -> [u8; HANDLE_BYTES] {
         self.key.seal(&Handle { export: exported.root.ino, file })
     }
 }
 
-/// The directory that `path` leads to; none if there is none.
+/// Finds the directory at `path`; none if there is none.
 pub(crate) fn walk(vfs: &Vfs, path: &[Vec<u8>]) -> weft_vfs::Result<Option<FileId>> {
     let mut at = vfs.attributes(Ino::ROOT)?;
     for name in path {
@@ -235,7 +235,7 @@ pub(crate) fn walk(vfs: &Vfs, path: &[Vec<u8>]) -> weft_vfs::Result<Option<FileI
     Ok((at.kind == Kind::Directory).then(|| FileId::from(&at)))
 }
 
-/// What a call is about and as whom it acts, as its arguments are read.
+/// A call while its arguments are read: its files and the user it acts as.
 pub(crate) struct Request<'a> {
     pub(crate) service: &'a Service,
     client: &'a Client,
@@ -244,7 +244,7 @@ pub(crate) struct Request<'a> {
     /// The export that the first handle was found through.
     exported: Option<(&'a Exported, &'a Rule)>,
     who: Credentials,
-    /// What the handles name, in their order.
+    /// Files that the handles name, in their order.
     pub(crate) subjects: SmallVec<[FileId; 2]>,
 }
 
@@ -261,12 +261,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Reads a handle: what the call is about. The first one tells as whom the call acts.
+    /// Reads a handle of a file that the call is about. The first one decides which user the call
+    /// acts as.
     pub(crate) fn file(&mut self) -> Result<FileId, Failure> {
         self.file_and_handle().map(|(file, _)| file)
     }
 
-    /// Reads a handle, as [`Request::file`] does, and tells what its bytes are.
+    /// Reads a handle, as [`Request::file`] does, and also returns its bytes.
     pub(crate) fn file_and_handle(&mut self) -> Result<(FileId, &'a [u8]), Failure> {
         let bytes = self.arguments.opaque(HANDLE_BYTES_MAX).ok_or(GARBAGE)?;
         let handle = self.service.key.open(bytes)?;
@@ -286,8 +287,8 @@ impl<'a> Request<'a> {
         Ok((handle.file, bytes))
     }
 
-    /// Reads a handle of a directory that entries are looked up or changed in. One that was moved
-    /// out of the export is `Stale`.
+    /// Reads a handle of a directory that entries are looked up or changed in. Fails with `Stale`
+    /// if it was moved out of the export.
     pub(crate) fn directory(&mut self) -> Result<FileId, Failure> {
         let directory = self.file()?;
         let root = self.exported().root;
@@ -297,12 +298,12 @@ impl<'a> Request<'a> {
         Ok(directory)
     }
 
-    /// Through what the first handle was found.
+    /// Returns the export through which the first handle was found.
     pub(crate) fn exported(&self) -> &'a Exported {
         self.exported.expect("asked after the first handle was read").0
     }
 
-    /// `RoFs` if the export is to be read only.
+    /// Fails with `RoFs` if the export is read-only.
     pub(crate) fn may_change(&self) -> Result<(), Failure> {
         match self.exported {
             Some((_, rule)) if rule.read_only => Err(Status::RoFs.into()),
@@ -310,22 +311,22 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// When what was changed is told.
+    /// Returns the write acknowledgement policy of the export.
     pub(crate) fn told(&self) -> WriteAck {
         self.exported.map_or(WriteAck::Durable, |(_, rule)| rule.told)
     }
 
-    /// Whether the export is to be read only.
+    /// True if the export is read-only.
     pub(crate) fn is_read_only(&self) -> bool {
         self.may_change().is_err()
     }
 
-    /// The number of the one who calls.
+    /// Returns the number of the calling user.
     pub(crate) fn uid(&self) -> u32 {
         self.who.uid
     }
 
-    /// The volume as the one who calls may use it.
+    /// Returns the volume as the calling user may use it.
     pub(crate) fn user(&self) -> User<'_> {
         self.service.vfs.user(&self.who)
     }

@@ -1,4 +1,5 @@
-//! What of a volume is served to whom: exports and their rules, as exports(5) writes them.
+//! Exports and their rules, as exports(5) writes them: which clients may use which parts of a
+//! volume.
 //!
 //! An export is a directory and rules; a rule says which clients it is for and what they may do. Of
 //! several rules that fit a client the one for the fewest addresses counts.
@@ -19,7 +20,7 @@ pub(crate) const NOBODY: u32 = 65534;
 /// Ports below this are the super-user's on most systems.
 pub(crate) const RESERVED_PORTS_END: u16 = 1024;
 
-/// All that is served.
+/// All exports of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exports(pub Vec<Export>);
 
@@ -32,38 +33,38 @@ pub struct Export {
     pub rules: Vec<Rule>,
 }
 
-/// Who may do what with an export.
+/// Clients of an export and their rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// For whom.
+    /// Clients that the rule is for.
     pub clients: Clients,
     /// Refuse every change.
     pub read_only: bool,
-    /// Who counts as whom.
+    /// Users that count as the anonymous one.
     pub squash: Squash,
-    /// User that squashed ones count as.
+    /// User that squashed users count as.
     pub anonymous_uid: u32,
-    /// Group that squashed ones count as.
+    /// Group that squashed groups count as.
     pub anonymous_gid: u32,
     /// Only from ports below 1024, which on many systems the super-user alone can use.
     pub secure_port: bool,
     /// Only over TLS.
     pub tls: bool,
     /// Only with a certificate of the client's. It comes over TLS, and the server must ask for it:
-    /// whoever parses exports sees to that.
+    /// the caller that parses exports sees to that.
     pub mutual: bool,
-    /// When what was changed is told.
+    /// Write acknowledgement policy.
     pub told: WriteAck,
 }
 
-/// When a change is told to whoever asked for it. What a client asks to be made durable (COMMIT,
-/// stable writes) always is.
+/// Write acknowledgement policy: the point at which a change is acknowledged to the client. Changes
+/// that a client asks to be durable (COMMIT, stable writes) always are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteAck {
-    /// When it survives anything (`sync`), as RFC 1813 4.8 demands.
+    /// After it survives anything (`sync`), as RFC 1813 4.8 demands.
     Durable,
-    /// When it survives the end of the daemon (`async`): a power cut may undo what clients believe
-    /// done.
+    /// After it survives the end of the daemon (`async`): a power cut may undo acknowledged
+    /// changes.
     Recorded,
 }
 
@@ -72,16 +73,16 @@ pub enum WriteAck {
 pub enum Clients {
     /// All.
     Any,
-    /// Those whose first `bits` bits are those of `address`.
+    /// Addresses whose first `bits` bits are those of `address`.
     Network {
         /// An address among them.
         address: IpAddr,
-        /// How many bits they share.
+        /// Number of bits they share.
         bits: u8,
     },
 }
 
-/// Which users count as the anonymous one.
+/// Users that count as the anonymous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Squash {
     /// None.
@@ -103,19 +104,19 @@ pub(crate) struct Client {
     pub(crate) tls: bool,
 }
 
-/// How calls come.
+/// Transport of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     Tcp,
     Udp,
 }
 
-/// Why a rule does not let a client in.
+/// Reason that a rule does not let a client in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Closed {
     /// No rule is for it.
     Denied,
-    /// Its port is one that any user can call from, and the rule is for reserved ones.
+    /// Any user can call from its port, and the rule is for reserved ones.
     UnreservedPort,
     /// The rule asks for TLS.
     NeedsTls,
@@ -138,8 +139,8 @@ impl Default for Rule {
 }
 
 impl Default for Exports {
-    /// The whole volume, to those who can connect from reserved ports: any other user of this
-    /// machine could say to be another one (AUTH_SYS).
+    /// Exports the whole volume to clients on reserved ports: any other user of this machine could
+    /// claim to be another one (AUTH_SYS).
     fn default() -> Exports {
         let rule = Rule { secure_port: true, ..Rule::default() };
         Exports(vec![Export { path: Vec::new(), rules: vec![rule] }])
@@ -147,7 +148,7 @@ impl Default for Exports {
 }
 
 impl Clients {
-    /// How many bits of an address fit; none if it does not.
+    /// Returns the number of bits of an address that fit; none if the address does not.
     fn fit(&self, client: IpAddr) -> Option<u8> {
         match self {
             Clients::Any => Some(0),
@@ -166,11 +167,11 @@ impl Clients {
 }
 
 impl Export {
-    /// The rule for `client`. It is chosen by the address alone: what the rule asks for beyond that
-    /// refuses the client, and opens no other rule to it.
+    /// Returns the rule for `client`. It is chosen by the address alone: its further conditions
+    /// refuse the client, and open no other rule to it.
     pub(crate) fn rule(&self, client: &Client) -> Result<&Rule, Closed> {
         let fitting = self.rules.iter().filter_map(|rule| Some((rule.clients.fit(client.address)?, rule)));
-        // The first of those that fit equally well.
+        // The first of several that fit equally well.
         let best = fitting.reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (_, best) = best.ok_or(Closed::Denied)?;
         if best.secure_port && client.port >= RESERVED_PORTS_END {
@@ -179,7 +180,7 @@ impl Export {
         if best.tls && !client.tls { Err(Closed::NeedsTls) } else { Ok(best) }
     }
 
-    /// The path, as clients name it.
+    /// Returns the path, as clients name it.
     pub fn name(&self) -> Vec<u8> {
         let mut name = Vec::new();
         for part in &self.path {
@@ -191,7 +192,7 @@ impl Export {
 }
 
 impl Rule {
-    /// As whom the one who calls acts.
+    /// Returns the credentials that a calling user acts with.
     pub(crate) fn credentials(&self, auth: &Auth) -> Credentials {
         let anonymous = || Credentials { uid: self.anonymous_uid, gid: self.anonymous_gid, groups: Vec::new() };
         let Auth::Sys(said) = auth else { return anonymous() };

@@ -1,4 +1,4 @@
-//! For fuzz targets: any bytes as calls, some of which get far.
+//! Fuzz targets: any bytes as calls, some of which get far.
 
 use crate::dispatch::Service;
 use crate::export::{Client, Exports, Transport};
@@ -12,8 +12,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc::unbounded_channel;
 use weft_vfs::{Caller, FileId, Ino, Kind, MakeNode, Vfs};
 
-/// In the bytes of a call it stands, with the byte after it, for a handle that is good: nobody can
-/// guess one.
+/// Marks, with the byte after it, a place in a call for a valid handle: nobody can guess one.
 const HANDLE: u8 = 0xfe;
 
 /// A service to call.
@@ -29,7 +28,7 @@ impl Target {
     /// If that fails.
     pub fn new(vfs: &Arc<Vfs>) -> Target {
         let mut service = Service::new(vfs.clone(), Exports::default(), [7; 32], [0; 8]).expect("the root is there");
-        // What would be sent to clients is not.
+        // Messages to clients are dropped.
         let (outbox, _) = unbounded_channel();
         service.locking = Some(Locking::start(vfs.clone(), outbox).expect("a volume in memory").0);
         service.portmap = portmap::mappings(1, 2);
@@ -43,7 +42,7 @@ impl Target {
         Target { service, handles }
     }
 
-    /// Takes any bytes as what a connection receives. Nothing may panic, and no length be believed.
+    /// Takes any bytes as the input of a connection. Nothing may panic, and no length be believed.
     pub fn receive(&self, bytes: &[u8]) {
         let mut received = Received::default();
         received.room().0.extend_from_slice(bytes);

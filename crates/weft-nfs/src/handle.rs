@@ -1,4 +1,4 @@
-//! File handles: what stands for a file on the wire (RFC 1813 2.3.3).
+//! File handles, which name files on the wire (RFC 1813 2.3.3).
 //!
 //! A handle names an inode and the export through which it was found, and carries a keyed hash of
 //! both, so that nobody can make one up or use it in another export. The key is the volume's:
@@ -15,16 +15,16 @@ pub(crate) const HANDLE_BYTES_MAX: usize = 64;
 const NAMED_BYTES: usize = 24;
 const VERSION: [u8; 4] = [1, 0, 0, 0];
 
-/// What a handle names.
+/// Content of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle {
-    /// The directory that is exported.
+    /// Directory that is exported.
     pub(crate) export: Ino,
-    /// The file.
+    /// File that the handle names.
     pub(crate) file: FileId,
 }
 
-/// What handles are made and verified with.
+/// Key that makes and verifies handles.
 pub(crate) struct HandleKey(Secret);
 
 impl HandleKey {
@@ -32,14 +32,14 @@ impl HandleKey {
         HandleKey(secret)
     }
 
-    /// A number that tells the export of directory `export` from those of others and of other
-    /// volumes (`fsid`).
+    /// Returns a number that distinguishes the export of directory `export` from others and from
+    /// those of other volumes (`fsid`).
     pub(crate) fn fsid(&self, export: Ino) -> u64 {
         let hash = blake3::keyed_hash(&self.0, &export.0.to_be_bytes());
         u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
     }
 
-    /// The bytes of `handle`.
+    /// Returns the bytes of `handle`.
     pub(crate) fn seal(&self, handle: &Handle) -> [u8; HANDLE_BYTES] {
         let mut bytes = [0; HANDLE_BYTES];
         bytes[..4].copy_from_slice(&VERSION);
@@ -51,12 +51,12 @@ impl HandleKey {
         bytes
     }
 
-    /// What `bytes` name. `BadHandle` if they were not made here.
+    /// Returns the content of handle `bytes`. `BadHandle` if it was not made here.
     pub(crate) fn open(&self, bytes: &[u8]) -> Result<Handle, Status> {
         let bytes: &[u8; HANDLE_BYTES] = bytes.try_into().map_err(|_| Status::BadHandle)?;
         let (named, seal) = bytes.split_at(NAMED_BYTES);
         let expected = self.hash(named);
-        // In the same time however much of it is right.
+        // The time is the same however many bytes are right.
         let differ = expected.iter().zip(seal).fold(0, |differ, (ours, theirs)| differ | (ours ^ theirs));
         if differ != 0 || named[..4] != VERSION {
             return Err(Status::BadHandle);

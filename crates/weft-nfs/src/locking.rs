@@ -1,8 +1,8 @@
-//! Locks of NFS's clients: NLM asks for them, NSM tells who has restarted.
+//! Locks of NFS's clients: NLM asks for them, NSM reports restarted hosts.
 //!
-//! The locks themselves are in the volume's one table; this knows what they are called on the wire,
-//! and whose they are. What is to be sent to clients goes into a queue that somebody empties;
-//! nothing here waits for them.
+//! The locks themselves are in the volume's one table; this module knows their names on the wire
+//! and their owners. Messages to clients go into a queue that another task sends; nothing here
+//! waits for them.
 
 mod arguments;
 mod clients;
@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use weft_vfs::Ino;
 use weft_vfs::locks::{Grant, LockRequest};
 
-/// Where a client is called.
+/// Address at which a client is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
@@ -27,34 +27,34 @@ pub(crate) struct Peer {
 }
 
 impl From<&Client> for Peer {
-    /// Where whoever calls is called back.
+    /// Returns the address for calls back to `client`.
     fn from(client: &Client) -> Peer {
         Peer { address: client.address, local: client.local, transport: client.transport }
     }
 }
 
-/// What is to be said to a client.
+/// A message to a client.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// A lock that it waits for is its own now.
+    /// A lock that the client waits for has been granted.
     Granted {
         to: Peer,
         /// `nlm4_testargs`.
         arguments: Vec<u8>,
-        /// What it is: the client is to say whether it still wants it.
+        /// The lock: the client is to say whether it still wants it.
         ino: Ino,
         request: LockRequest,
         grant: Grant,
-        /// Its place among those that wait.
+        /// Its place in the bounded room for such messages.
         place: room::Place,
     },
-    /// What has come of a call whose reply says nothing.
+    /// Result of a call whose reply carries none.
     Result {
         to: Peer,
-        /// Of NLM.
+        /// Procedure of NLM.
         procedure: u32,
         arguments: Vec<u8>,
-        /// Its place among those that wait.
+        /// Its place in the bounded room for such messages.
         place: room::Place,
     },
 }

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address that stands for the machine at `address` where shares are counted: one machine may
-/// have many, of a network for this machine itself and of a /64 for IPv6 (RFC 6177).
+/// Returns the address that stands for the machine at `address` in counts of shares. One machine
+/// may have many addresses: of a network for this machine itself, and of a /64 for IPv6 (RFC 6177).
 pub(crate) fn machine(address: IpAddr) -> IpAddr {
     match address {
         address if address.is_loopback() => IpAddr::from([127, 0, 0, 1]),

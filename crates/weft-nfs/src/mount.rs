@@ -17,13 +17,13 @@ pub(crate) const PROGRAM: u32 = 100_005;
 /// Longest path (`MNTPATHLEN`).
 const PATH_BYTES_MAX: usize = 1024;
 
-/// Mounts remembered, for whoever asks who has mounted what; nothing else depends on it.
+/// Mounts remembered, for callers that ask for the list; nothing else depends on it.
 const MOUNTS_MAX: usize = 1024;
 
-/// `AUTH_NONE`, `AUTH_SYS`: by what credentials calls may be made.
+/// `AUTH_NONE`, `AUTH_SYS`: credentials that calls may be made by.
 const FLAVORS: [u32; 2] = [1, 0];
 
-/// Who said that it has mounted what.
+/// Addresses of clients that have mounted, and the paths.
 #[derive(Default)]
 pub(crate) struct Mounts(Mutex<BTreeSet<(IpAddr, Vec<u8>)>>);
 
@@ -77,8 +77,8 @@ fn mount(
     Ok(())
 }
 
-/// The handle of the directory that `path` names: an export, or a directory in one. Below an export
-/// the one who calls must be allowed to walk there: else it learns no more than that.
+/// Returns the handle of the directory at `path`: an export, or a directory in one. Below an export
+/// the calling user must be allowed to walk there; otherwise it learns no more than that.
 fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Result<[u8; HANDLE_BYTES], Failure> {
     let path = parts(path);
     let contains = |exported: &&Exported| path.starts_with(&exported.export.path);
@@ -99,12 +99,12 @@ fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Res
     }
     match user.attributes(at)?.kind {
         Kind::Directory => Ok(service.handle(exported, at)),
-        // What is not to be mounted need not be told of.
+        // Files that cannot be mounted need not be reported.
         _ => Err(Status::NoEnt.into()),
     }
 }
 
-/// `MOUNTPROC3_DUMP`. A client is told of its own mounts, since names of directories may be secret,
+/// `MOUNTPROC3_DUMP`. Reports to a client its own mounts, since names of directories may be secret,
 /// and nothing if no export lets it in.
 fn dump(service: &Service, client: &Client, reply: &mut Writer) -> Result<(), Refusal> {
     let is_let_in = service.lets_in(client);

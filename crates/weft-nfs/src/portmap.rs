@@ -1,5 +1,5 @@
-//! The portmapper, versions 2 to 4 (RFC 1833): tells which program is served where. It knows what
-//! this daemon serves, and takes nothing from others.
+//! The portmapper, versions 2 to 4 (RFC 1833), which reports the ports of programs. It knows the
+//! programs of this daemon, and takes nothing from others.
 
 use crate::dispatch::{Outcome, Service};
 use crate::export::{Client, Transport};
@@ -15,7 +15,7 @@ pub(crate) const PORT: u16 = 111;
 /// Longest string in an argument that is looked at.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// A program that is served somewhere.
+/// A program and its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) program: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Mapping {
 }
 
 impl Transport {
-    /// As version 2 calls it (the number of the protocol).
+    /// Returns its number in version 2 (the number of the protocol).
     pub(crate) fn number(self) -> u32 {
         match self {
             Transport::Tcp => 6,
@@ -33,7 +33,7 @@ impl Transport {
         }
     }
 
-    /// As versions 3 and 4 call it, where addresses are of the family of `address`.
+    /// Returns its name in versions 3 and 4, where addresses are of the family of `address`.
     pub(crate) fn name(self, address: IpAddr) -> &'static str {
         match (self, address) {
             (Transport::Tcp, IpAddr::V4(_)) => "tcp",
@@ -52,7 +52,7 @@ impl Transport {
     }
 }
 
-/// All that is served on ports `tcp` and `udp`.
+/// Returns all programs served on ports `tcp` and `udp`.
 pub(crate) fn mappings(tcp: u16, udp: u16) -> Vec<Mapping> {
     let both = [(mount::PROGRAM, 3), (locking::nlm::PROGRAM, 4), (locking::nsm::PROGRAM, 1)];
     let tcp = [(v3::PROGRAM, 3)].into_iter().chain(both).map(|it| (it, Transport::Tcp, tcp));
@@ -60,19 +60,19 @@ pub(crate) fn mappings(tcp: u16, udp: u16) -> Vec<Mapping> {
     all.map(|((program, version), transport, port)| Mapping { program, version, transport, port }).collect()
 }
 
-/// Those of a portmapper at port `port` itself.
+/// Returns the mappings of a portmapper at port `port` itself.
 pub(crate) fn own_mappings(port: u16) -> impl Iterator<Item = Mapping> {
     let versions = [4, 3, 2].into_iter();
     let all = versions.flat_map(|version| [Transport::Tcp, Transport::Udp].map(|transport| (version, transport)));
     all.map(move |(version, transport)| Mapping { program: PROGRAM, version, transport, port })
 }
 
-/// A port as an address is written for versions 3 and 4 (RFC 5665 5.2.3.3).
+/// Returns an address and port as versions 3 and 4 write them (RFC 5665 5.2.3.3).
 pub(crate) fn universal(address: IpAddr, port: u16) -> String {
     format!("{address}.{}.{}", port >> 8, port & 0xff)
 }
 
-/// The address and port that are written so.
+/// Parses an address and port that are written so.
 pub(crate) fn parse_universal(address: &[u8]) -> Option<SocketAddr> {
     let mut parts = std::str::from_utf8(address).ok()?.rsplitn(3, '.');
     let (low, high): (u8, u8) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -109,8 +109,8 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     })
 }
 
-/// Whether only the version asked for will do. Told of another one, a client learns there which
-/// ones there are.
+/// Match of versions: only the one asked for, or any where that is missing. From another version's
+/// answer a client learns which ones there are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Exactly {
     Always,

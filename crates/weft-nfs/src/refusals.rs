@@ -1,4 +1,4 @@
-//! Counts calls that are refused, by reason, as their replies tell.
+//! Counts refused calls by reason, as their replies show.
 
 use crate::rpc::{NoCall, Procedure};
 use crate::status::Status;
@@ -47,7 +47,7 @@ impl Refusals {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts what is no call.
+    /// Counts a message that is no call.
     pub(crate) fn no_call(&self, no_call: &NoCall) {
         match no_call {
             NoCall::Answer(head) => self.answered(Procedure { program: 0, version: 0, number: 0 }, head),
@@ -60,7 +60,7 @@ impl Refusals {
         self.bounds.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All of them, with `bounds` that others count.
+    /// Returns all counts, with `bounds` that others count.
     pub(crate) fn counts(&self, bounds: u64) -> NfsRefused {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         NfsRefused {

@@ -1,4 +1,4 @@
-//! Tells the log which machines are refused something, once in a while for each.
+//! Logs machines whose calls are refused, once in a while for each.
 
 use crate::machine::machine;
 use parking_lot::Mutex;
@@ -7,17 +7,17 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Pause before the log tells of a machine again.
+/// Pause before a machine is logged again.
 const PAUSE: Duration = Duration::from_secs(3600);
-/// Machines that are remembered. While there are more, the log tells of no others.
+/// Machines that are remembered. While there are more, no others are logged.
 const MACHINES_MAX: usize = 1024;
 
-/// Machines that the log has told of, and when.
+/// Machines that were logged, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Refused(Mutex<FxHashMap<IpAddr, Instant>>);
 
 impl Refused {
-    /// Logs that `address` is refused this, and why, unless the log told of that machine lately.
+    /// Logs that `address` is refused this, and why, unless that machine was logged lately.
     pub(crate) fn log(&self, address: IpAddr, what: fmt::Arguments<'_>) {
         if self.is_news(address, Instant::now()) {
             tracing::warn!("{address} {what}");

@@ -1,4 +1,4 @@
-//! Remote procedure calls (RFC 5531): the frame around what NFS says.
+//! Remote procedure calls (RFC 5531): the frame around NFS.
 
 use crate::xdr::{Reader, Writer};
 use weft_block::Rope;
@@ -16,14 +16,14 @@ const AUTH_BYTES_MAX: usize = 400;
 const GROUPS_MAX: u32 = 16;
 const MACHINE_BYTES_MAX: usize = 255;
 
-/// Who calls, by what kind of credential (RFC 5531 8.1).
+/// Credential of a caller (RFC 5531 8.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Auth {
     /// Nobody in particular (`AUTH_NONE`).
     None,
     /// A user of a system that is trusted to say who (`AUTH_SYS`).
     Sys(Credentials),
-    /// Whoever asks for TLS (`AUTH_TLS`, RFC 9289 4.1).
+    /// A request for TLS (`AUTH_TLS`, RFC 9289 4.1).
     Tls,
 }
 
@@ -31,7 +31,7 @@ const AUTH_NONE: u32 = 0;
 const AUTH_SYS: u32 = 1;
 const AUTH_TLS: u32 = 7;
 
-/// Which procedure of which version of which program.
+/// A procedure of a version of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Procedure {
     pub(crate) program: u32,
@@ -49,29 +49,29 @@ pub(crate) struct Call<'a> {
     pub(crate) arguments: Reader<'a>,
 }
 
-/// What to do about a message that is no call.
+/// Reaction to a message that is no call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoCall {
-    /// Answer this.
+    /// Send this answer.
     Answer(Vec<u8>),
-    /// It cannot be answered: the connection has lost its way.
+    /// The message cannot be answered: the connection is out of step.
     Garbage,
 }
 
-/// Why a call is not carried out, though it is one (RFC 5531 9, `accept_stat`).
+/// Reason that a valid call is not carried out (RFC 5531 9, `accept_stat`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// No such program here.
     ProgramUnavailable,
-    /// Not in this version; from which to which there are.
+    /// No such version; the lowest and highest there are.
     VersionMismatch { low: u32, high: u32 },
     /// No such procedure.
     ProcedureUnavailable,
     /// The arguments cannot be read.
     GarbageArguments,
-    /// Who calls must say who it is, in another way.
+    /// The caller must identify itself in another way.
     TooWeak,
-    /// This way of saying who calls is not known.
+    /// This kind of credential is not known.
     NoSuchCredential,
 }
 
@@ -126,7 +126,7 @@ fn sys(body: &mut Reader<'_>) -> Option<Credentials> {
     Some(Credentials { uid, gid, groups })
 }
 
-/// `MSG_DENIED`, and what `why` adds.
+/// Returns `MSG_DENIED`, with the words that `why` adds.
 fn denied(xid: u32, why: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut reply = Writer::default();
     reply.u32(xid);
@@ -143,7 +143,7 @@ fn auth_error(xid: u32, why: u32) -> Vec<u8> {
     })
 }
 
-/// `MSG_ACCEPTED` with `verifier`; the results follow.
+/// Begins `MSG_ACCEPTED` with `verifier`; the results follow.
 fn accepted(xid: u32, verifier: &[u8], state: u32) -> Writer {
     let mut reply = Writer::after(Vec::with_capacity(256));
     reply.u32(xid);
@@ -160,12 +160,12 @@ pub(crate) fn success(xid: u32) -> Writer {
     accepted(xid, &[], 0)
 }
 
-/// The reply to a call for TLS: begin it (RFC 9289 4.1).
+/// Returns the reply to a call for TLS: begin it (RFC 9289 4.1).
 pub(crate) fn start_tls(xid: u32) -> Vec<u8> {
     accepted(xid, b"STARTTLS", 0).into_bytes()
 }
 
-/// The reply to a call that is not carried out.
+/// Returns the reply to a call that is not carried out.
 pub(crate) fn refused(xid: u32, refusal: Refusal) -> Vec<u8> {
     match refusal {
         Refusal::ProgramUnavailable => accepted(xid, &[], 1),
@@ -183,7 +183,7 @@ pub(crate) fn refused(xid: u32, refusal: Refusal) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A call on nobody's behalf.
+/// Returns a call on nobody's behalf.
 pub(crate) fn call(xid: u32, procedure: Procedure, arguments: &[u8]) -> Vec<u8> {
     let mut call = Writer::default();
     let Procedure { program, version, number } = procedure;
@@ -194,7 +194,7 @@ pub(crate) fn call(xid: u32, procedure: Procedure, arguments: &[u8]) -> Vec<u8> 
     call.into_bytes()
 }
 
-/// What the reply to call `xid` tells; none if that was not carried out.
+/// Returns the results in the reply to call `xid`; none if it was not carried out.
 pub(crate) fn results(xid: u32, reply: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(reply);
     let head = [reader.u32()?, reader.u32()?, reader.u32()?];
@@ -204,7 +204,7 @@ pub(crate) fn results(xid: u32, reply: &[u8]) -> Option<&[u8]> {
     (head == [xid, REPLY, 0] && state == 0).then_some(reader.rest())
 }
 
-/// A whole reply: its head, and after that bytes that lie where they lay already.
+/// A whole reply: its head, and data that is not copied.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reply {
     pub(crate) head: Vec<u8>,
@@ -219,7 +219,7 @@ impl From<Vec<u8>> for Reply {
 }
 
 impl Reply {
-    /// Returns the same as the reply to call `xid`.
+    /// Returns the reply with the number of call `xid`.
     pub(crate) fn to(mut self, xid: u32) -> Reply {
         if let Some(first) = self.head.first_chunk_mut() {
             *first = xid.to_be_bytes();
@@ -227,7 +227,7 @@ impl Reply {
         self
     }
 
-    /// Bytes on the wire, without the record's mark.
+    /// Returns the number of bytes on the wire, without the record's mark.
     pub(crate) fn len(&self) -> usize {
         self.head.len() + self.data.len() + crate::xdr::padding(self.data.len())
     }
@@ -238,7 +238,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The head of a call by user `uid`.
+    /// Returns the head of a call by user `uid`.
     pub(crate) fn call(xid: u32, procedure: Procedure, uid: u32, groups: &[u32]) -> Writer {
         let mut writer = Writer::default();
         for value in [xid, CALL, RPC_VERSION, procedure.program, procedure.version, procedure.number, AUTH_SYS] {

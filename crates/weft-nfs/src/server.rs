@@ -1,10 +1,9 @@
-//! How requests arrive and replies leave: a listening socket, a task for each connection, and the
-//! few threads that wait.
+//! The server: a listening socket, a task for each connection, and the few threads that wait.
 //!
 //! A task reads its connection, has each call served where it stands, and sends the replies in the
-//! order in which they are ready. What would have to wait for a disk goes to a thread that may;
-//! what must be durable first goes to the one that sees to that for all at once. A connection whose
-//! replies are not taken is not read from, so memory has a bound for each client.
+//! order in which they are ready. A call that would wait for a disk goes to a thread that may wait.
+//! A change that must be durable first goes to the thread that syncs for all at once. A connection
+//! whose replies are not taken is not read from, so memory has a bound for each client.
 
 mod calling;
 mod connection;
@@ -57,33 +56,33 @@ use weft_vfs::{Error, Secret, Vfs};
 const CONNECTIONS_MAX: usize = 8192;
 /// Threads that wait for disks, at most.
 const WAITING_THREADS_MAX: usize = 64;
-/// How long after a signal to stop requests that are being served have to end.
+/// Time for requests that are being served to end after a signal to stop.
 const LAST_REPLIES: Duration = Duration::from_secs(5);
-/// How long to wait before connections are taken again, after that failed.
+/// Pause before connections are taken again, after that failed.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// After how long in silence a client is asked whether it is still there.
+/// Silence after which a client is asked whether it is still there.
 const VANISHED: Duration = Duration::from_secs(300);
 
-/// How a volume is served.
+/// Options for serving a volume.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where clients connect.
+    /// Address for clients to connect to.
     pub address: SocketAddr,
-    /// What is served to whom.
+    /// Exports and their clients.
     pub exports: Exports,
-    /// With what TLS is offered, if it is.
+    /// Files for TLS, if it is offered.
     pub tls: Option<TlsFiles>,
-    /// How clients lock files, if they may.
+    /// Options of clients' locks, if they may lock files.
     pub locking: Option<LockOptions>,
 }
 
-/// How clients lock files. They find out where by a portmapper alone.
+/// Options of clients' locks. Clients find the lock service by a portmapper alone.
 #[derive(Clone, Debug)]
 pub struct LockOptions {
     /// Port of portmappers, this one and those of clients.
     pub portmapper: u16,
-    /// How long clients may claim again what they had locked, after a restart.
+    /// Grace period in which clients may reclaim their locks after a restart.
     pub grace: Duration,
 }
 
@@ -93,7 +92,7 @@ impl Default for LockOptions {
     }
 }
 
-/// Why a volume cannot be served.
+/// Reason that a volume cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The address cannot be listened on.
@@ -101,7 +100,7 @@ pub enum ServerError {
     Address {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// A directory cannot be exported.
@@ -113,12 +112,12 @@ pub enum ServerError {
     /// There can be no portmapper.
     #[error("cannot use port {} of {} as portmapper: {source}", address.port(), address.ip())]
     Portmapper {
-        /// Where it would listen, or listens.
+        /// The address that it would listen on, or listens on.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The machine's portmapper tells of somebody else.
+    /// The machine's portmapper has another server registered.
     #[error("another server is there already for program {program}: end that one ('rpcinfo -p' lists them)")]
     Registered {
         /// The program's number.
@@ -145,7 +144,7 @@ pub struct Server {
     registered: Option<Registered>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct Shared {
     service: Service,
     replays: ReplayCache,
@@ -156,7 +155,7 @@ struct Shared {
     stop: watch::Receiver<bool>,
 }
 
-/// What a thread may wait for.
+/// Waits that a thread may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum May {
     /// Nothing: it serves connections.
@@ -171,7 +170,7 @@ thread_local! {
     static MAY: Cell<May> = const { Cell::new(May::NotWait) };
 }
 
-/// Runs `operation`, which `may` wait.
+/// Runs `operation`, which may wait as `may` says.
 fn waiting<T>(may: May, operation: impl FnOnce() -> T) -> T {
     let before = MAY.replace(may);
     let result = operation();
@@ -179,7 +178,7 @@ fn waiting<T>(may: May, operation: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether this thread may wait for `what`.
+/// Decides if this thread may wait for `what`.
 fn about_to_wait(what: Wait) -> Answer {
     match (MAY.get(), what) {
         (May::Wait, _) | (May::WaitForLog, Wait::Log) => Answer::Wait,
@@ -220,26 +219,25 @@ impl Server {
         Ok(Server { address, runtime: Mutex::new(Some(runtime)), stop, connections, shared, registered })
     }
 
-    /// Where clients connect.
+    /// Returns the address that clients connect to.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Looks who has waited for long, as after a second.
+    /// Looks for calls that have waited long, as after a second.
     #[cfg(test)]
     pub(crate) fn look(&self) {
         serving::look(&self.shared);
     }
 
-    /// The handle of `file` in the first export.
+    /// Returns the handle of `file` in the first export.
     #[cfg(test)]
     pub(crate) fn handle(&self, file: weft_vfs::FileId) -> Vec<u8> {
         let service = &self.shared.service;
         service.handle(&service.exports[0], file).to_vec()
     }
 
-    /// Takes no more requests, and returns when those that were taken have been answered, or cannot
-    /// be soon.
+    /// Takes no more requests. Returns when those taken have been answered, or cannot be soon.
     pub fn stop(&self) {
         let Some(runtime) = self.runtime.lock().take() else { return };
         self.stop.send_replace(true);
@@ -249,7 +247,7 @@ impl Server {
                 registered.withdraw().await;
             }
             let ended = self.connections.acquire_many(all);
-            // What is still on its way then is as with a server that is killed: clients ask again.
+            // Replies still on their way are lost, as when a server is killed: clients ask again.
             let _ = tokio::time::timeout(LAST_REPLIES, ended).await;
         });
         runtime.shutdown_timeout(LAST_REPLIES);
@@ -269,7 +267,7 @@ impl Drop for Server {
 }
 
 fn runtime() -> io::Result<Runtime> {
-    // What computes leaves threads to what waits for disks.
+    // Computing leaves threads to calls that wait for disks.
     let lane = Lane::new(WAITING_THREADS_MAX);
     let started = move || {
         blocking::set_hook(about_to_wait);
@@ -284,8 +282,8 @@ fn runtime() -> io::Result<Runtime> {
         .build()
 }
 
-/// The volume's key for handles, made when it is first served. One that is only read and has none
-/// gets one for as long as this lasts.
+/// Returns the volume's key for handles, made when it is first served. A read-only volume without
+/// one gets a key for this run.
 fn handle_secret(vfs: &Vfs) -> Result<Secret, ServerError> {
     const NAME: &str = "handles";
     let fresh = random::<32>().map_err(ServerError::System)?;
@@ -295,14 +293,14 @@ fn handle_secret(vfs: &Vfs) -> Result<Secret, ServerError> {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Returns bytes that nobody can guess.
 fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     if filled == N { Ok(bytes) } else { Err(io::Error::other("too few random bytes")) }
 }
 
-/// Takes connections until told to stop.
+/// Takes connections until the server stops.
 async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connections: Arc<Semaphore>) {
     let mut stop = shared.stop.clone();
     loop {
@@ -314,7 +312,8 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connecti
         match accepted {
             Ok((stream, peer)) => {
                 let client = client_of(&stream, peer);
-                // One too many is closed: the client may try again when it has closed others.
+                // An excess connection is closed: the client may try again when it has closed
+                // others.
                 let Some(admitted) = admit(&shared, &client) else { continue };
                 let shared = shared.clone();
                 tokio::spawn(async move {
@@ -322,14 +321,14 @@ async fn accept(listener: tokio::net::TcpListener, shared: Arc<Shared>, connecti
                     drop(permit);
                 });
             }
-            // Too many descriptors, or one that went away: others may still come.
+            // There were too many descriptors, or the client went away: others may still come.
             Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
         }
     }
 }
 
-/// Counts a connection of `client`; none if it has its share. One that no rule lets in may be
-/// evicted.
+/// Counts a connection of `client`; none if it has its share. A connection that no rule lets in may
+/// be evicted.
 fn admit(shared: &Shared, client: &Client) -> Option<(Guest, Option<Evicted>)> {
     if shared.service.lets_in(client) {
         return shared.peers.admit(client.address).map(|guest| (guest, None));
@@ -338,7 +337,7 @@ fn admit(shared: &Shared, client: &Client) -> Option<(Guest, Option<Evicted>)> {
     Some((guest, Some(evicted)))
 }
 
-/// The client at the other end of `stream`, as it is without TLS.
+/// Returns the client at the other end of `stream`, as it is without TLS.
 fn client_of(stream: &TcpStream, peer: SocketAddr) -> Client {
     let local = stream.local_addr().map_or(peer.ip(), |local| local.ip()).to_canonical();
     let (address, port) = (peer.ip().to_canonical(), peer.port());
@@ -348,7 +347,8 @@ fn client_of(stream: &TcpStream, peer: SocketAddr) -> Client {
 async fn serve(stream: TcpStream, client: Client, admitted: (Guest, Option<Evicted>), shared: Arc<Shared>) {
     // Replies are whole when they are written: nothing more is to be waited for.
     let _ = stream.set_nodelay(true);
-    // Whoever vanished must not keep its place for ever. Without it all is served as rightly.
+    // A client that vanished must not keep its place for ever. If the options fail, serving works
+    // as well.
     let _ = sockopt::set_socket_keepalive(&stream, true);
     let _ = sockopt::set_tcp_keepidle(&stream, VANISHED);
     let (guest, evicted) = admitted;

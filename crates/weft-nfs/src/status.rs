@@ -1,4 +1,4 @@
-//! What goes wrong, in NFS's words (RFC 1813 2.6).
+//! Errors as statuses of NFS (RFC 1813 2.6).
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
@@ -58,7 +58,7 @@ impl From<ErrorKind> for Status {
             ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::Loop | ErrorKind::TimedOut => Status::Io,
             ErrorKind::NotSynchronized => Status::NotSync,
             ErrorKind::Stale => Status::Stale,
-            // Asked for again, later, it will not have to wait.
+            // A later call will not have to wait.
             ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::Busy | ErrorKind::NoMemory => Status::Jukebox,
         }
     }

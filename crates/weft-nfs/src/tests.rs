@@ -28,7 +28,7 @@ fn serve(exports: &str) -> Served {
     serve_with(exports, weft_vfs::Options::default())
 }
 
-/// As [`serve`], with other options than the usual ones.
+/// Serves like [`serve`], with other options than the usual ones.
 fn serve_with(exports: &str, options: weft_vfs::Options) -> Served {
     let store = Arc::new(MemoryStore::new(VolumeOptions { block_size: 4096, ..VolumeOptions::default() }));
     let clock = Arc::new(ManualClock::default());
@@ -49,13 +49,13 @@ fn server_of(vfs: &Arc<Vfs>, exports: Exports) -> Server {
 }
 
 impl Served {
-    /// A client that has mounted `path`, and acts as the super-user.
+    /// Returns a client that has mounted `path`, and acts as the super-user.
     fn client(&self, path: &str) -> Client {
         Client::connect(self.server.address()).mounted(path)
     }
 }
 
-/// All of the volume, to everyone, without squashing.
+/// Serves all of the volume, to everyone, without squashing.
 fn open_to_all() -> Served {
     serve("/ *(no_root_squash)")
 }

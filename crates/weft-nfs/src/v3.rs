@@ -1,8 +1,8 @@
 //! NFS version 3 (RFC 1813): its 21 procedures as calls of the `vfs`.
 //!
-//! Each reads all its arguments, makes one change at most, and writes its results. What it changed
-//! is made durable before the reply leaves (RFC 1813 4.8), by whoever sends it; only unstable
-//! writes need not be, and changes in an export that says so.
+//! Each reads all its arguments, makes one change at most, and writes its results. The sender of
+//! the reply makes the change durable first (RFC 1813 4.8); only unstable writes need not be, and
+//! changes in an export that says so.
 
 mod attributes;
 mod content;
@@ -25,26 +25,26 @@ const PATH_BYTES_MAX: usize = 4096;
 /// Most bytes read or written by one call.
 pub(crate) const DATA_BYTES_MAX: usize = 1 << 20;
 
-/// What a procedure that ended well leaves to do.
+/// Remaining work of a procedure that succeeded.
 struct Done {
-    /// Bytes after those written.
+    /// Data after the written results.
     data: Rope,
-    /// What must come before it is told, if anything.
+    /// Policy that must be met before the reply, if there is one.
     once: Option<WriteAck>,
 }
 
 impl Done {
-    /// All is said.
+    /// Returns that nothing remains.
     fn told() -> Served {
         Ok(Done { data: Rope::new(), once: None })
     }
 
-    /// What was done is told when the export says so.
+    /// Returns that a change is acknowledged by the export's policy.
     fn changed(request: &Request<'_>) -> Served {
         Ok(Done { data: Rope::new(), once: Some(request.told()) })
     }
 
-    /// It was asked to be durable.
+    /// Returns that the change must be durable, as the client asked.
     fn durable() -> Served {
         Ok(Done { data: Rope::new(), once: Some(WriteAck::Durable) })
     }
@@ -52,17 +52,17 @@ impl Done {
 
 type Served = Result<Done, Failure>;
 
-/// What follows the status of a procedure that failed.
+/// Results after the status of a procedure that failed.
 #[derive(Clone, Copy)]
 enum Shape {
     Nothing,
-    /// `post_op_attr` of what the first handle names.
+    /// `post_op_attr` of the first handle's file.
     Attributes,
-    /// `wcc_data` of it.
+    /// `wcc_data` of the first handle's file.
     Change,
-    /// `wcc_data` of what both handles name.
+    /// `wcc_data` of both handles' files.
     Changes,
-    /// `post_op_attr` of what the first names, `wcc_data` of what the second does.
+    /// `post_op_attr` of the first handle's file, `wcc_data` of the second's.
     AttributesAndChange,
 }
 
@@ -96,7 +96,8 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
         }
         Err(Failure::Status(status)) => {
             reply.truncate(head);
-            // Who is told to ask again need not wait for attributes, which may be computed.
+            // A client that is told to ask again need not wait for attributes, which may be
+            // computed.
             let may_look = status != Status::Jukebox;
             fail(call.procedure.number, status, &mut reply, |reply, subject| {
                 let subject = request.subjects.get(subject).filter(|_| may_look);
@@ -110,8 +111,8 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     }
 }
 
-/// The reply to a call that was carried out, but could not be made durable. No attributes are told
-/// of anything.
+/// Returns the reply to a call that was carried out, but could not be made durable. It has no
+/// attributes.
 pub(crate) fn failed(xid: u32, procedure: u32, status: Status) -> Reply {
     let mut reply = rpc::success(xid);
     fail(procedure, status, &mut reply, |reply, _| reply.bool(false));
@@ -146,7 +147,7 @@ fn procedure(number: u32, request: &mut Request<'_>, reply: &mut Writer) -> Serv
     }
 }
 
-/// Says that a procedure failed; `attributes` tells those of what one of its handles names.
+/// Writes the failure of a procedure; `attributes` writes those of one of its handles' files.
 fn fail(procedure: u32, status: Status, reply: &mut Writer, attributes: impl Fn(&mut Writer, usize)) {
     reply.u32(status as u32);
     let change = |reply: &mut Writer, subject: usize| {

@@ -1,9 +1,9 @@
-//! External data representation (RFC 4506): what RPC and NFS say in bytes.
+//! External data representation (RFC 4506): the encoding of RPC and NFS.
 //!
 //! Reading never copies and never believes a length: it takes from the bytes at hand or fails.
 //! Everything is padded to four bytes.
 
-/// Bytes being read. Methods give none where the bytes end too early or say what they must not.
+/// Bytes being read. Methods return none where the bytes end too early or have invalid values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
@@ -13,7 +13,7 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// What has not been read.
+    /// Returns the bytes that have not been read.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         Some(u64::from_be_bytes(*value))
     }
 
-    /// A boolean: 0 or 1 and nothing else (RFC 4506 4.4).
+    /// Reads a boolean: 0 or 1 and nothing else (RFC 4506 4.4).
     pub(crate) fn bool(&mut self) -> Option<bool> {
         match self.u32()? {
             0 => Some(false),
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `N` bytes; `N` is a multiple of four.
+    /// Reads `N` bytes; `N` is a multiple of four.
     pub(crate) fn fixed<const N: usize>(&mut self) -> Option<[u8; N]> {
         const { assert!(N.is_multiple_of(4), "padding is not read") };
         let (value, rest) = self.0.split_first_chunk::<N>()?;
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
         Some(*value)
     }
 
-    /// As many bytes as a length before them says, `max` at most.
+    /// Reads bytes with their number before them, `max` at most.
     pub(crate) fn opaque(&mut self, max: usize) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u32()?).ok().filter(|len| *len <= max)?;
         let (value, rest) = self.0.split_at_checked(len)?;
@@ -56,14 +56,14 @@ impl<'a> Reader<'a> {
         Some(value)
     }
 
-    /// What `read` reads, if a boolean before it says that it is there.
+    /// Reads a value by `read`, if a boolean before it says that it is there.
     #[expect(clippy::option_option, reason = "the outer one says whether it could be read")]
     pub(crate) fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
         if self.bool()? { Some(Some(read(self)?)) } else { Some(None) }
     }
 }
 
-/// How many bytes follow `len` bytes so that they are a multiple of four.
+/// Returns the number of bytes after `len` bytes that make them a multiple of four.
 pub(crate) fn padding(len: usize) -> usize {
     len.wrapping_neg() & 3
 }
@@ -73,12 +73,12 @@ pub(crate) fn padding(len: usize) -> usize {
 pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    /// What was written.
+    /// Returns the written bytes.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// Goes on after `bytes`.
+    /// Returns a writer that appends to `bytes`.
     pub(crate) fn after(bytes: Vec<u8>) -> Writer {
         Writer(bytes)
     }
@@ -87,7 +87,7 @@ impl Writer {
         self.0.len()
     }
 
-    /// Forgets all after the first `len` bytes.
+    /// Drops all bytes after the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.0.truncate(len);
     }
@@ -104,13 +104,13 @@ impl Writer {
         self.u32(u32::from(value));
     }
 
-    /// Bytes whose number both sides know, a multiple of four.
+    /// Writes bytes whose number both sides know, a multiple of four.
     pub(crate) fn fixed(&mut self, bytes: &[u8]) {
         debug_assert!(bytes.len().is_multiple_of(4));
         self.0.extend_from_slice(bytes);
     }
 
-    /// Bytes with their length before them.
+    /// Writes bytes with their length before them.
     pub(crate) fn opaque(&mut self, bytes: &[u8]) {
         self.u32(u32::try_from(bytes.len()).expect("replies are shorter than 4 GiB"));
         self.0.extend_from_slice(bytes);

@@ -32,7 +32,7 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     // Before the check, which removes the files that SQLite leaves beside a database that is only
     // read.
     let waiting = location.waiting().unwrap_or_default();
-    // Before it, too: what root has in a user's volume it cannot open with that user's rights.
+    // Before it, too: root's files in a user's volume cannot be opened with that user's rights.
     let permissions = permissions(&location, options.repair);
     let bar = steps();
     let findings = location.check(options, &mut |progress| bar.show(progress));
@@ -59,7 +59,7 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tells which files of the volume are open to other users or kept from its owner, and mends that
+/// Reports files of the volume that are open to other users or closed to its owner, and fixes that
 /// if the volume is repaired.
 fn permissions(location: &Location, repair: Repair) -> Vec<Finding> {
     let closing = if repair == Repair::No { Closing::Look } else { Closing::Close };
@@ -70,10 +70,10 @@ fn permissions(location: &Location, repair: Repair) -> Vec<Finding> {
     lines.into_iter().map(finding).collect()
 }
 
-/// The verdict on a volume without damage, of which nothing but its content was not looked at.
+/// Verdict on a volume without damage in anything but its content, which was not read.
 const CLEAN_UNREAD: &str = "clean; content was not read, which 'weft check --read-data VOLUME' does";
 
-/// The last line on `findings`, all of which are damage that nothing was done about.
+/// Returns the last line on `findings`, all of which are unrepaired damage.
 pub(super) fn verdict_unchanged(findings: &[Finding]) -> String {
     verdict(places(findings).max(1), 0, false, advice(findings))
 }
@@ -83,11 +83,11 @@ pub(super) fn verdict_unchanged(findings: &[Finding]) -> String {
 enum Advice {
     /// A finding gives it.
     Finding,
-    /// Bytes are damaged, which no repair makes good, and nothing else is.
+    /// Damaged bytes, which no repair brings back, and no other damage.
     Bytes,
     /// Bytes are damaged among other damage.
     AlsoBytes,
-    /// A repair, and then a copy of what is whole.
+    /// A repair, and then a copy of the undamaged files.
     Repair,
 }
 
@@ -103,13 +103,12 @@ fn advice(findings: &[Finding]) -> Advice {
     }
 }
 
-/// The remedy for damaged bytes.
+/// Remedy for damaged bytes.
 const FROM_A_COPY: &str = "only a copy brings damaged bytes back: 'weft import --overwrite COPY VOLUME', with COPY a \
                            directory of whole copies of these files alone, as others in it replace newer ones; until then \
                            the rest of these files can be read";
 
-/// The verdict on a repaired volume, all of whose damage is repaired, that is not what a mount
-/// makes of it yet.
+/// Returns the verdict on a repaired volume that a mount will still change.
 fn unfinished(repaired: usize, waiting: &str) -> String {
     let found =
         if repaired == 0 { "nothing to repair".into() } else { format!("{} found, all repaired", damages(repaired)) };

@@ -1,7 +1,7 @@
 //! `weft convert`.
 //!
-//! A volume in files is written under a name of its own and gets the one that was asked for when it
-//! is whole.
+//! A volume in files is written under a name of its own, and renamed to the name that was asked for
+//! once it is whole.
 
 use super::check::verdict_unchanged;
 use super::transfer::{Unfinished, exit_code, steps};
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use weft_store::{BlockHome, ErrorKind, Finding, Location, postgres, sqlite};
 
-/// Writes a volume in files anew with the other home for its blocks; changes the tables of one in
+/// Rewrites a volume in files with the other home for its blocks; changes the tables of one in
 /// PostgreSQL.
 pub fn run(arguments: &Convert) -> ExitCode {
     exit_code(convert(arguments))
@@ -83,7 +83,7 @@ fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, j
     tell_damage(location, &error, json)
 }
 
-/// Names what is damaged by path, which a conversion alone cannot tell.
+/// Names damage by path, which a conversion alone cannot do.
 fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result<ExitCode> {
     let bar = steps();
     let findings = location.scrub(&mut |progress| bar.show(progress));
@@ -96,7 +96,8 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
         outln!("{summary}");
     } else {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
-        // What ends the conversion of a database that SQLite cannot read gives the advice.
+        // The error that ended the conversion of a database that SQLite cannot read gives the
+        // advice.
         if is_malformed(error) {
             outln!("{location}: {} found; follow the advice above", damages(places(&findings).max(1)));
         } else {

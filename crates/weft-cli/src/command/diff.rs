@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-/// Tells where two trees differ. Exit codes are those of diff(1).
+/// Prints the differences of two trees. Exit codes are those of diff(1).
 pub fn run(arguments: &Diff) -> Result<ExitCode> {
     [&arguments.first, &arguments.second].into_iter().try_for_each(|path| refuse_volume(path))?;
     let progress = Progress::new();

@@ -1,4 +1,4 @@
-//! `weft digest`: digests of files and directories, wherever they lie.
+//! `weft digest`: digests of files and directories, in volumes and elsewhere.
 
 pub(super) mod difference;
 pub(super) mod directory;
@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Refuses the name of a volume: what is meant is what it holds, and not its files.
+/// Refuses the name of a volume: the user means its content, not its files.
 pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
     let volume = Path::new(path);
     let is_address = || matches!(Location::parse(volume), Ok(Location::Postgres(_))) && in_volume(path).is_none();
@@ -56,17 +56,17 @@ pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
     super::usage(format!("{} is a volume: its content is {} (with the colon)", path.display(), shown::word(&content)))
 }
 
-/// Where a path leads.
+/// Target of a path.
 pub(super) enum Source {
-    /// Into a volume that is not mounted, by the names on the way; who opened it lets go of it.
+    /// A path in a volume that is not mounted, by the names on the way; the opener closes it.
     Volume { volume: OsString, opened: Option<Opened>, tree: Stored, path: Vec<Vec<u8>> },
-    /// To whatever is mounted there.
+    /// A path on any mounted file system.
     Elsewhere { path: PathBuf, tree: Plain },
 }
 
 impl Source {
-    /// Something in a volume if `path` says `VOLUME:PATH` and nothing else has that name, else what
-    /// has.
+    /// Opens a path in a volume if `path` says `VOLUME:PATH` and no file has that name, else that
+    /// file.
     pub(super) fn open(path: &OsStr) -> Result<Source> {
         let Some((volume, _)) = in_volume(path) else {
             return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });
@@ -76,7 +76,7 @@ impl Source {
         Ok(Source::Volume { volume: volume.into(), opened: Some(opened), tree, path })
     }
 
-    /// As [`Source::open`], also into the volume that this one has opened.
+    /// Opens like [`Source::open`], also a path in the volume that this one has opened.
     pub(super) fn open_beside(&self, path: &OsStr) -> Result<Source> {
         match (self, in_volume(path)) {
             (Source::Volume { volume: own, tree, .. }, Some((volume, within))) if own == volume => {
@@ -87,7 +87,8 @@ impl Source {
         }
     }
 
-    /// The directory there. With `all` its digests come from all bytes, whatever is kept.
+    /// Returns the directory there. With `all`, its digests come from all bytes, not from stored
+    /// digests.
     pub(super) fn directory<'a>(&'a self, all: bool, progress: &'a Progress) -> Result<Boxed<'a>> {
         Ok(match self {
             Source::Volume { tree, path, .. } => {
@@ -99,14 +100,14 @@ impl Source {
         })
     }
 
-    /// The digest of the directory there.
+    /// Returns the digest of the directory there.
     pub(super) fn tree_digest(&self, all: bool, progress: &Progress) -> Result<Digest> {
         let found = self.digest(all, progress)?;
         ensure!(found.is_directory, "it is not a directory");
         Ok(found.digest)
     }
 
-    /// The digest of what is there.
+    /// Returns the digest of the file or directory there.
     fn digest(&self, all: bool, progress: &Progress) -> Result<Found> {
         match self {
             Source::Volume { tree, path, .. } => stored::digest(tree, path, all, progress),
@@ -114,7 +115,7 @@ impl Source {
         }
     }
 
-    /// Lets go of a volume.
+    /// Closes the volume.
     pub(super) fn close(self) -> Result<()> {
         match self {
             Source::Volume { opened, tree, .. } => {
@@ -126,7 +127,7 @@ impl Source {
     }
 }
 
-/// The digest of what `path` names: a file or directory, or `VOLUME:PATH`.
+/// Returns the digest of `path`: a file or directory, or `VOLUME:PATH`.
 fn digest_of(path: &OsStr, all: bool, progress: &Progress) -> Result<Found> {
     let tell = || -> Result<Found> {
         let source = Source::open(path)?;
@@ -137,7 +138,8 @@ fn digest_of(path: &OsStr, all: bool, progress: &Progress) -> Result<Found> {
     tell().with_context(|| format!("cannot tell the digest of {}", path.display()))
 }
 
-/// The exit code after `found` differences and damage, where as much `else` could not be looked at.
+/// Returns the exit code after `found` differences and damage, where `unread` entries could not be
+/// read.
 fn exit_code(found: u64, unread: u64) -> ExitCode {
     match (found, unread) {
         (0, 0) => ExitCode::SUCCESS,
@@ -164,7 +166,7 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
     Ok(exit_code(damaged, unread))
 }
 
-/// True if `error` says that what was listed is not there any more, or damaged.
+/// True if `error` says that a listed file is gone or damaged.
 fn differs(error: &anyhow::Error) -> bool {
     let is_gone = |error: &(dyn std::error::Error + 'static)| {
         error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
@@ -234,14 +236,14 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
     Ok(exit_code(wrong + lost, unreadable))
 }
 
-/// A line about `path`, which is escaped as in lists, so that it is one line.
+/// Returns a line about `path`, which is escaped as in lists, so that it is one line.
 fn verdict(path: &[u8], outcome: &str) -> Vec<u8> {
     let escaped = list::escape(path);
     let mark = if escaped == path { &b""[..] } else { b"\\" };
     [mark, &escaped, outcome.as_bytes()].concat()
 }
 
-/// By what a directory lists the file at `path`.
+/// Returns the digest by which a directory lists the file at `path`.
 pub(super) fn listed(path: &Path) -> Result<Digest> {
     plain::listed(path).with_context(|| format!("cannot read {}", path.display()))
 }

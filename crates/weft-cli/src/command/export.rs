@@ -1,8 +1,9 @@
 //! `weft export`: copies from a volume to a directory, straight from the file system without a
 //! mount.
 //!
-//! A file has its name only when it is whole and on the disk (`unfinished`, `finish`). What cannot
-//! be copied is named and counted, and the export goes on. It replaces nothing that is there.
+//! A file has its name only when it is whole and on the disk (`unfinished`, `finish`). Files that
+//! cannot be copied are named and counted, and the export goes on. It replaces nothing that is
+//! there.
 
 mod attributes;
 mod content;
@@ -29,16 +30,16 @@ use weft_vfs::{Attributes, Caller, Cookie, DirEntry, Ino, Kind, Vfs};
 /// Entries listed at once.
 const PAGE: usize = 1024;
 
-/// Directories from whose number on all of the file system is synced instead of each.
+/// Number of directories from which on the whole file system is synced instead of each.
 const DIRECTORIES_MANY: usize = 64;
 
 const WORDS: Words = Words { done: "exported", again: "the same command with --continue goes on from there" };
 
-/// The reason of a failure where a view lies in the directory that it is a view of.
+/// Reason of a failure where a view lies in the directory that it is a view of.
 const SHOWS_ITSELF: &str =
     "not exported: it lies in the directory that it is a view of, and would show itself; make it elsewhere";
 
-/// The reason of a failure where a name is taken.
+/// Reason of a failure where a name is taken.
 const IN_THE_WAY: &str = "not exported: something else of that name is there, and was left as it is";
 
 /// Copies from a volume.
@@ -102,14 +103,14 @@ struct Item {
     attributes: Attributes,
 }
 
-/// One of the names of a file: a directory below the target, and the name there.
+/// A name of a file: a directory below the target, and the name there.
 #[derive(Clone)]
 struct First {
     directory: TreePath,
     name: Vec<u8>,
 }
 
-/// Found on the way, and dealt with when all files are there.
+/// Entries found on the way, and dealt with when all files are there.
 #[derive(Default)]
 struct Found {
     /// Directories of the target.
@@ -125,9 +126,9 @@ struct Exporter<'a> {
     transfer: &'a Transfer,
     finish: Finish<'a>,
     root: Directories,
-    /// Set if root exports what a volume says that others may have written.
+    /// Set if root exports a volume that others may have written.
     claims: Option<Claims>,
-    /// Set if a part of it may be there already.
+    /// True if a part of it may be there already.
     go_on: bool,
 }
 
@@ -195,14 +196,14 @@ impl Exporter<'_> {
         Ok(())
     }
 
-    /// Names a directory that was met on the way to itself, or by another name.
+    /// Reports a directory that was met on the way to itself, or by another name.
     fn met_before(&self, parent: &Directory, name: &[u8], ino: Ino) {
         let error = weft_vfs::Error::new(weft_vfs::ErrorKind::Corrupt, ino);
         let before = "not exported: this directory lies in itself, or has two names";
         self.transfer.fail_with(What::Directory, &parent.path_of(name), before, &error.into());
     }
 
-    /// Removes what an export that was killed left in `directory`.
+    /// Removes the files that a killed export left in `directory`.
     fn remove_left(&self, directory: &Directory, ino: Ino) {
         let is_known = |name: &[u8]| self.vfs.named(ino, name).is_ok();
         if let Err(error) = unfinished::remove_left(directory, is_known) {
@@ -211,7 +212,7 @@ impl Exporter<'_> {
         }
     }
 
-    /// The next entries of a directory of the volume. None if they cannot be told.
+    /// Returns the next entries of a directory of the volume; none if they cannot be read.
     fn page(
         &self,
         directory: &Directory,
@@ -235,8 +236,8 @@ impl Exporter<'_> {
         listed.map_err(failed).ok()
     }
 
-    /// Attributes of an entry; those of a transformation link are those of the file that it looks
-    /// like.
+    /// Returns the attributes of an entry; those of a transformation link are those of the file
+    /// that it looks like.
     fn attributes(
         &self,
         directory: &Directory,
@@ -260,7 +261,7 @@ impl Exporter<'_> {
     }
 
     /// Makes directory `name`, closed to others until its attributes are set at the end. False if
-    /// it cannot be had.
+    /// it cannot be made.
     fn directory(&self, parent: &Directory, name: &[u8]) -> bool {
         let made = match rustix::fs::mkdirat(parent, name, Mode::RWXU) {
             Err(Errno::EXIST) if self.go_on => {
@@ -282,7 +283,7 @@ impl Exporter<'_> {
         false
     }
 
-    /// Makes what is no file and no directory.
+    /// Makes an entry that is no file and no directory.
     fn special(&self, directory: &Directory, name: &[u8], attributes: &Attributes) {
         let path = || directory.path_of(name);
         let what = of_kind(attributes.kind);
@@ -308,7 +309,7 @@ impl Exporter<'_> {
         }
     }
 
-    /// False: the same was there already. `EXIST`: something else was.
+    /// Makes it. False if the same was there already. `EXIST`: another entry was.
     fn make_special(&self, directory: &Directory, name: &[u8], attributes: &Attributes) -> Result<bool> {
         let (kind, rdev) = match attributes.kind {
             Kind::Fifo => (FileType::Fifo, 0),
@@ -378,7 +379,7 @@ impl Exporter<'_> {
         }
     }
 
-    /// `EXIST`: something else has the name.
+    /// Makes a hard link. `EXIST`: another entry has the name.
     fn link(&self, first: &First, directory: &Directory, name: &[u8]) -> Result<(), Errno> {
         let from = self.root.open(&first.directory)?;
         match rustix::fs::linkat(&from, &first.name[..], directory, name, AtFlags::empty()) {
@@ -396,13 +397,13 @@ impl Exporter<'_> {
         }
     }
 
-    /// Sets the attributes of directories, the deepest first, since what is made in a directory
-    /// moves its times; then all names are on the disk.
+    /// Sets the attributes of directories, the deepest first, since new entries in a directory
+    /// change its times. Then all names are on the disk.
     fn directories(&self, directories: &[(TreePath, Attributes)]) {
         let many = directories.len() > DIRECTORIES_MANY;
         for (way, attributes) in directories.iter().rev() {
             let sync = |directory: &Directory| {
-                // What stays unfinished keeps what was set, so that it can be gone on with.
+                // An unfinished directory keeps its temporary mode, so that the export can go on.
                 if self.transfer.goes_on() {
                     set(self, directory, &|| way.path(), attributes);
                 }
@@ -429,7 +430,7 @@ fn of_kind(kind: Kind) -> What {
     }
 }
 
-/// Whether the volume failed, and not the view.
+/// True if the volume failed, and not the view.
 fn is_of_store(error: &weft_vfs::Error) -> bool {
     std::error::Error::source(error).is_some()
 }

@@ -1,7 +1,7 @@
 //! `weft import`: copies a directory into a volume, straight into the file system without a mount.
 //!
 //! A file has no name in the volume until it is whole (`content`), so that nothing cuts it short:
-//! no signal, no crash. What cannot be read is named and counted, and the import goes on.
+//! no signal, no crash. Files that cannot be read are named and counted, and the import goes on.
 
 mod attributes;
 mod content;
@@ -19,11 +19,11 @@ use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode, V
 
 const WORDS: Words = Words { done: "imported", again: "the same command goes on from there" };
 
-/// The reason of a failure where a name is taken.
+/// Reason of a failure where a name is taken.
 const IN_THE_WAY: &str =
     "cannot import it: something else of that name is in the volume already; --overwrite replaces it";
 
-/// The same where --overwrite does not help.
+/// Reason where --overwrite does not help.
 const DIRECTORY_IN_THE_WAY: &str = "cannot import it: in the volume a directory has that name";
 
 /// Copies a directory into a volume.
@@ -73,8 +73,7 @@ struct Item {
 /// A file with more than one name: its device and inode.
 type Key = (u64, u64);
 
-/// One of its names: a directory below the one that is imported, that one's copy, and the name
-/// there.
+/// A name of such a file: a directory below the imported one, its copy, and the name there.
 struct Other {
     key: Key,
     directory: TreePath,
@@ -83,7 +82,7 @@ struct Other {
     kind: Kind,
 }
 
-/// Found on the way, and dealt with when all files are there.
+/// Entries found on the way, and dealt with when all files are there.
 #[derive(Default)]
 struct Found {
     /// Directories, and their copies.
@@ -117,7 +116,7 @@ impl Importer<'_> {
             },
         )?;
         self.other_names(&found.names);
-        // Last, and the deepest first: what is made in a directory moves its times.
+        // Last, and the deepest first: new entries in a directory change its times.
         for (way, ino) in found.directories.iter().rev() {
             if !self.transfer.goes_on() {
                 break;
@@ -135,7 +134,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// The directory `path` in the volume, made where it is not there.
+    /// Returns the directory `path` in the volume, made if it is missing.
     fn target(&self, path: &[Vec<u8>]) -> Result<Ino> {
         let mut at = Ino::ROOT;
         for name in path {
@@ -149,7 +148,7 @@ impl Importer<'_> {
         Ok(at)
     }
 
-    /// The directory `name` in `parent`, made if it is not there.
+    /// Returns the directory `name` in `parent`, made if it is missing.
     fn directory(&self, parent: Ino, name: &[u8], node: MakeNode) -> Result<Made> {
         match self.vfs.make(Caller::ROOT, parent, name, node) {
             Err(error) if error.kind() == ErrorKind::Exists => {
@@ -179,7 +178,7 @@ impl Importer<'_> {
                 Ok((names, directory)) => (names, Arc::new(directory)),
                 Err(error) => {
                     self.transfer.fail_with(What::Directory, &way.path(), "cannot import it", &error.into());
-                    // That says it all: it need not be tried again for its attributes.
+                    // That reports it: it need not be tried again for its attributes.
                     found.directories.retain(|(other, _)| !other.is(&way));
                     continue;
                 }
@@ -224,7 +223,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// A directory's copy in `parent`.
+    /// Returns a directory's copy in `parent`.
     fn below(&self, directory: &Directory, name: &[u8], parent: Ino, stat: &Stat) -> Option<Ino> {
         let node = MakeNode { kind: Kind::Directory, permissions: stat.st_mode & 0o7777, umask: 0, rdev: 0 };
         match self.directory(parent, name, node) {
@@ -241,7 +240,7 @@ impl Importer<'_> {
         None
     }
 
-    /// Imports what is no file and no directory.
+    /// Imports an entry that is no file and no directory.
     fn special(&self, directory: &Directory, parent: Ino, name: &[u8]) {
         let path = || directory.path_of(name);
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -303,7 +302,7 @@ impl Importer<'_> {
         Ok(Made::New(made.ino))
     }
 
-    /// The present holder of a name.
+    /// Returns the holder of a name.
     fn in_the_way(&self, parent: Ino, name: &[u8]) -> Result<Option<Attributes>> {
         match self.vfs.lookup(Caller::ROOT, parent, name) {
             Ok(there) => Ok(Some(there)),
@@ -312,7 +311,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Remembers what a file of several names is in the volume.
+    /// Remembers the copy of a file with several names.
     fn name(&self, stat: &Stat, ino: Ino) {
         if stat.st_nlink > 1 {
             self.named.lock().entry((stat.st_dev, stat.st_ino)).or_insert(ino);
@@ -350,7 +349,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Gives `ino` a name in the volume, where it replaces only what the user said it may.
+    /// Gives `ino` a name in the volume. Replaces only what the user allowed.
     fn place(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Made> {
         match self.vfs.link(Caller::ROOT, ino, parent, name) {
             Err(error) if error.kind() == ErrorKind::Exists => {}
@@ -366,7 +365,7 @@ impl Importer<'_> {
         if !self.overwrite {
             return Ok(Made::No(IN_THE_WAY));
         }
-        // Whoever looks finds the old one or the new one.
+        // Readers find the old file or the new one.
         let temporary = format!(".weft-import-{}", ino.0);
         self.vfs.link(Caller::ROOT, ino, parent, temporary.as_bytes())?;
         if let Err(error) = self.vfs.rename((parent, temporary.as_bytes()), (parent, name), RenameMode::Replace) {
@@ -377,11 +376,11 @@ impl Importer<'_> {
     }
 }
 
-/// The outcome of giving something its name.
+/// Outcome of giving a file its name.
 enum Made {
     New(Ino),
     /// The same was there.
     Same(Ino),
-    /// Something else was there; why it stays.
+    /// Another entry was there; the reason that it stays.
     No(&'static str),
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::process::ExitCode;
 use weft_store::{BlockHome, Header, Location, Waiting, postgres, sqlite};
 
-/// Tells what a volume is.
+/// Prints facts about a volume.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
     let location = Location::parse(&volume_at(&arguments.volume))?;
     super::tell(location.note(false));
@@ -28,7 +28,7 @@ pub fn run(arguments: &Info) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bytes that the volume's files take on disk.
+/// Returns the bytes that the volume's files take on disk.
 fn space_taken(layout: &sqlite::Layout) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let mut files = vec![layout.database.clone(), layout.log.clone()];

@@ -1,4 +1,4 @@
-//! `weft link`: makes transformation links, and tells of them.
+//! `weft link`: makes transformation links, and shows them.
 
 use super::net::{self, Names};
 use super::run::{said, show};
@@ -27,16 +27,16 @@ use weft_vfs::{
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
 
-/// The advice where a mount does not yet tell its daemon of files being opened and closed.
+/// Advice where a mount does not yet report opens to its daemon.
 const MOUNT_AGAIN: &str = "unmount the volume and mount it again, once";
 
-/// Permission bits of a link that is made; its targets may take some away.
+/// Returns the permission bits of a link that is made; its targets may take some away.
 fn permissions(definition: &LinkDefinition) -> u32 {
     let all = if definition.view == ViewKind::File { 0o666 } else { 0o777 };
     all & !umask()
 }
 
-/// Makes a link, or tells of one.
+/// Makes a link, or shows one.
 pub fn run(arguments: &Link) -> Result<ExitCode> {
     if arguments.show {
         let [link] = &arguments.paths[..] else { return usage("--show tells of one link".into()) };
@@ -78,7 +78,7 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A definition that makes sense, with the networks that it names; else it is said what does not.
+/// Checks a definition and expands the networks that it names. Reports what is invalid.
 fn checked(mut definition: LinkDefinition, names: &Names) -> Result<LinkDefinition> {
     definition.network = net::expanded(&definition.network, names)?;
     definition.write = definition.write.map(|text| net::expanded(&text, names)).transpose()?;
@@ -106,7 +106,7 @@ fn make_within(
         let begin = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
         wanted.targets.push([b"/", &path[begin..]].concat());
     }
-    // Whose links may run code of their own is said where they are used.
+    // The users whose links may run code of their own are set where the links are used.
     let options = Options { exported: Exported::Everybody, ..Options::default() };
     let Place { opened, path, .. } = Place::open_with(link, |_| options)?;
     let link = [b"/", &path.join(&b'/')[..]].concat();
@@ -151,7 +151,7 @@ fn refuse_kind(at: usize, kind: FileType, view: &ViewKind, target: &OsStr) -> Re
     let target = Path::new(target).display();
     match (view, kind) {
         (_, FileType::Symlink) => Ok(()),
-        // What follows the first is code.
+        // Files after the first are code.
         (ViewKind::Directory { .. }, FileType::Directory) if at == 0 => Ok(()),
         (ViewKind::Directory { .. }, _) if at == 0 => bail!("{target} is no directory, and --dir is for those"),
         (_, FileType::RegularFile) => Ok(()),
@@ -187,7 +187,8 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
             Some((path, at)) if at == device => wanted.targets.push(path.as_os_str().as_bytes().to_vec()),
             _ => bail!("{} is not in the same volume", target.display()),
         }
-        // Not its length, which a link may have to compute. One that leads nowhere may do so yet.
+        // Not its length, which a link may have to compute. A dangling symbolic link may still get
+        // a target.
         if let Ok(found) = statx(CWD, Path::new(target), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE) {
             refuse_kind(at, FileType::from_raw_mode(found.stx_mode.into()), &wanted.view, target)?;
         }
@@ -197,7 +198,7 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
     let names_any = [Some(&wanted.network), wanted.write.as_ref()].into_iter().flatten().any(|text| text.contains('@'));
     let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
-    // Before the volume is told what the link will want.
+    // Before the volume learns what the link will need.
     ensure!(dentry.here().symlink_metadata().is_err(), Errno::EXIST);
     let order = order_in_mount(&dentry, device, permissions(&definition), definition)?;
     rename(&order, &dentry, RenameFlags::NOREPLACE)?;
@@ -222,13 +223,13 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
     Ok(())
 }
 
-/// Has the daemon make a link beside `dentry`, in the mount of this device, which is to be renamed.
+/// Makes the daemon create a link beside `dentry`, in the mount of this device, to be renamed.
 fn order_in_mount(dentry: &Dentry, device: u64, permissions: u32, definition: LinkDefinition) -> Result<LinkOrder> {
     let directory = &dentry.directory();
-    // What is mounted within the volume would keep the order as it keeps any attribute.
+    // A file system mounted within the volume would store the order like any attribute.
     let status = std::fs::metadata(directory)?;
     ensure!(status.dev() == device, anyhow!(NO_VOLUME));
-    // The kernel must never have heard that there is no such name.
+    // The kernel must never have cached that this name is missing.
     let name = format!("{MADE_AS}{}", std::process::id());
     let order = LinkOrder { name: name.into_bytes(), permissions, definition };
     let set = control::order(directory, Attribute::Link, &order.encode());
@@ -261,8 +262,8 @@ fn is_sticky_for_this_user(status: &std::fs::Metadata) -> bool {
     status.mode() & libc::S_ISVTX != 0 && status.uid() != user.as_raw() && !user.is_root()
 }
 
-/// Makes `link`, which runs code, anew as it is, by whose it is. All is told of one file, held
-/// open: nobody gets a link confirmed that came in its place after the look.
+/// Makes `link`, which runs code, again as it is, as its owner. All is read of one file, held open:
+/// a link that came in its place after the look is not confirmed.
 fn trust(link: &Path) -> Result<()> {
     let dentry = Dentry::at(link)?;
     let (_, device) = mounted::in_volume(&dentry.path()).ok_or_else(|| anyhow!(NO_VOLUME))?;
@@ -293,7 +294,8 @@ fn trust(link: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives the link that was ordered beside `dentry` that name, and what has it the other one.
+/// Renames the link that was ordered beside `dentry` to that name; any present holder gets the
+/// other name.
 fn rename(order: &LinkOrder, dentry: &Dentry, how: RenameFlags) -> rustix::io::Result<()> {
     let made = dentry.beside(OsStr::from_bytes(&order.name));
     let renamed = rustix::fs::renameat_with(CWD, &made, CWD, dentry.here(), how);
@@ -303,14 +305,14 @@ fn rename(order: &LinkOrder, dentry: &Dentry, how: RenameFlags) -> rustix::io::R
     renamed
 }
 
-/// Removes a link. One that is left is as good as the other.
+/// Removes a link. A leftover is as good as the other.
 fn remove(made: &Path) {
     let _ = std::fs::remove_file(made).or_else(|_| std::fs::remove_dir(made));
 }
 
-/// Says if nobody can read the link at `dentry`, which was made with these permission bits.
+/// Warns if nobody can read the link at `dentry`, which was made with these permission bits.
 fn warn_if_closed(dentry: &Dentry, permissions: u32, device: u64) {
-    // As the kernel knows it from looking it up: asking anew computes how long it is.
+    // From the kernel's cache: asking again computes its length.
     let (flags, wanted) = (AtFlags::STATX_DONT_SYNC, StatxFlags::MODE);
     let seen = statx(CWD, dentry.here(), flags, wanted);
     let is_closed = seen.is_ok_and(|seen| seen.stx_mode & 0o777 == 0);
@@ -328,7 +330,7 @@ fn warn_if_closed(dentry: &Dentry, permissions: u32, device: u64) {
     errln!("weft: {}: {why}", dentry.path().display());
 }
 
-/// Whether the daemon of a mount hears of files being opened and closed.
+/// True if the daemon of a mount receives reports of opens.
 fn tells_of_opens(device: u64) -> bool {
     let Some(root) = mounted::root_of(device) else { return true };
     let mut value = [0; 16];
@@ -342,7 +344,8 @@ fn umask() -> u32 {
     mask.bits()
 }
 
-/// `path` from the root of the system, without symbolic links or `..` on the way to its last name.
+/// Returns `path` from the root of the system, without symbolic links or `..` on the way to its
+/// last name.
 pub fn resolved(path: &Path) -> Result<PathBuf> {
     let Some(Component::Normal(name)) = path.components().next_back() else { return Ok(path.canonicalize()?) };
     let parent = weft_store::parent_of(path);
@@ -350,7 +353,7 @@ pub fn resolved(path: &Path) -> Result<PathBuf> {
     Ok(parent.join(name))
 }
 
-/// What a link is made of, and what is kept of what it gives.
+/// Returns the definition of a link, and the stored part of its result.
 fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     if in_volume(link).is_none() {
         return read_mounted(link);
@@ -366,7 +369,7 @@ fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     order
 }
 
-/// The same of a link in a mounted volume.
+/// Does the same for a link in a mounted volume.
 fn read_mounted(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     let mut value = vec![0; 64 << 10];
     let len = match rustix::fs::getxattr(link, Attribute::Link.name(), &mut value[..]) {
@@ -378,7 +381,7 @@ fn read_mounted(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     Ok((order, memo.ok().and_then(|len| Memo::decode(&value[..len]))))
 }
 
-/// The inode at `names`, of which nothing is computed.
+/// Returns the inode at `names`, without computing anything.
 fn find_itself(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Ino> {
     let (name, parent) = names.split_last().context("it is the root of the volume")?;
     let parent = find(vfs, parent)?.ino;
@@ -388,7 +391,7 @@ fn find_itself(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Ino> {
     }
 }
 
-/// Whether results are kept, and what is now.
+/// Describes whether results are stored, and how much is now.
 fn told(definition: &LinkDefinition, network: &Network, kept: Option<Memo>) -> String {
     match kept {
         _ if definition.view != ViewKind::File => if definition.memo { "on" } else { "off" }.into(),
@@ -400,7 +403,7 @@ fn told(definition: &LinkDefinition, network: &Network, kept: Option<Memo>) -> S
     }
 }
 
-/// The targets of a link as a terminal can show them.
+/// Returns the targets of a link as a terminal can show them.
 fn paths(targets: &[Vec<u8>]) -> Vec<String> {
     targets.iter().map(|target| shown::path(Path::new(OsStr::from_bytes(target)))).collect()
 }
@@ -431,7 +434,7 @@ fn tell(arguments: &Link, order: &LinkOrder, kept: Option<Memo>) -> Result<()> {
     } else if arguments.svg {
         output::write(picture::svg(&network, &paths(targets), shown::message).as_bytes());
     } else {
-        // All of it is somebody else's text.
+        // All of it is text of another user.
         paths(targets).iter().for_each(|target| outln!("target   {target}"));
         outln!("network  {}", shown::message(text));
         write.iter().for_each(|text| outln!("write    {}", shown::message(text)));

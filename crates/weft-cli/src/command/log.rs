@@ -34,7 +34,7 @@ fn follows(before: &CommitRow, after: &CommitRow) -> bool {
     after.number == before.number.next() && after.previous == before.digest()
 }
 
-/// As RFC 3339 has it, in UTC.
+/// Returns the time as RFC 3339 writes it, in UTC.
 pub fn show(time: Timestamp) -> String {
     let (seconds, nanoseconds) = time.parts();
     let since = u64::try_from(seconds).ok().map(|seconds| Duration::new(seconds, nanoseconds));

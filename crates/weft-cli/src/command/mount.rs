@@ -43,7 +43,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     }
     let vfs = Options {
         keep_written: arguments.nfs.is_some(),
-        // What the kernel keeps of changes is not what the volume has.
+        // The kernel caches changes that the volume does not have.
         shared_bytes_max: shared_bytes(&arguments)?,
         ..arguments.open.options(BLOCK_CACHE_BYTES)?
     };
@@ -64,8 +64,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     daemon::run(arguments.foreground, |daemon| start(&arguments, plan, daemon), |mounted| mounted.log.clone(), serve)
 }
 
-/// The source of a mount of the volume at `location`: from wherever somebody looks at mounts, it
-/// leads there.
+/// Returns the source of a mount of the volume at `location`. It leads there from any directory.
 fn source(location: &Location) -> OsString {
     match location.path() {
         Some(path) => path.canonicalize().unwrap_or_else(|_| path.into()).into(),
@@ -81,7 +80,7 @@ fn shared_bytes(arguments: &Mount) -> Result<u64> {
     }
 }
 
-/// What the arguments ask for, found to be right before anything is touched.
+/// Settings from the arguments, checked before anything is touched.
 struct Plan {
     vfs: Options,
     session: SessionOptions,
@@ -98,8 +97,8 @@ struct Mounted {
     log: daemon::Log,
 }
 
-/// A path to the same file that does not lead by way of where the volume will be mounted:
-/// `../VOLUME` from there would.
+/// Returns a path to the same file that does not lead through the mount point: `../VOLUME` from
+/// there would.
 fn settled(path: &Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(path).with_context(|| format!("cannot tell where {} is", path.display()))?;
     let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
@@ -108,7 +107,7 @@ fn settled(path: &Path) -> Result<PathBuf> {
     Ok(parent.canonicalize().map_or_else(|_| absolute.clone(), |parent| parent.join(name)))
 }
 
-/// The volume comes first.
+/// Refuses swapped arguments: the volume comes first.
 fn refuse_swapped(arguments: &Mount) -> Result<()> {
     let (first, second) = (&arguments.volume, &arguments.directory);
     if first.is_dir() && !weft_store::sqlite::is_volume(first) && weft_store::sqlite::is_volume(second) {
@@ -122,7 +121,7 @@ fn refuse_swapped(arguments: &Mount) -> Result<()> {
     Ok(())
 }
 
-/// Files of a volume that lie below a mount are reached by nobody, its own daemon included.
+/// Refuses a mount in a volume: its files below the mount could not be reached, even by its daemon.
 fn refuse_in_volume(directory: &Path) -> Result<()> {
     let is_volume = |path: &&Path| path.is_dir() && weft_store::sqlite::is_volume(path);
     match directory.ancestors().find(is_volume) {
@@ -135,7 +134,7 @@ fn refuse_in_volume(directory: &Path) -> Result<()> {
     }
 }
 
-/// The daemon would wait for itself for what lies below its own mount.
+/// Refuses paths below the mount: the daemon would wait for itself.
 fn refuse_below(directory: &Path, path: &Path, what: &str) -> Result<()> {
     let path = &std::path::absolute(path)?;
     let real = path.canonicalize().or_else(|_| path.parent().unwrap_or(path).canonicalize());
@@ -239,7 +238,7 @@ fn session_options(arguments: &Mount) -> Result<SessionOptions> {
         keep_awake: arguments.keep_awake,
         idle_policy: !arguments.no_idle_policy,
         opens: arguments.opens,
-        // Those of clients must count for programs here, and the other way round.
+        // Locks of clients must count for programs here, and the other way round.
         locks: if arguments.served.portmap { LockKeeper::Volume } else { LockKeeper::Kernel },
         ..SessionOptions::default()
     })

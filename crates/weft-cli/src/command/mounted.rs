@@ -1,4 +1,4 @@
-//! What is mounted where (proc_pid_mountinfo(5)).
+//! Mounts of volumes (proc_pid_mountinfo(5)).
 
 use crate::shown;
 use anyhow::{Result, bail};
@@ -15,41 +15,42 @@ struct Mount {
     device: u64,
     directory: PathBuf,
     volume: PathBuf,
-    /// The directory of the volume that is seen there.
+    /// Directory of the volume that is seen there.
     root: PathBuf,
     /// The user and the group that mounted it.
     owner: (u32, u32),
 }
 
-/// Where `path`, which is absolute and has neither symbolic links nor `..`, lies in the volume that
-/// is mounted on the way to it; and where that is mounted, by its device.
+/// Finds the place of `path`, which is absolute and has neither symbolic links nor `..`, in the
+/// volume mounted on the way to it. Also returns the device of the mount.
 pub fn in_volume(path: &Path) -> Option<(PathBuf, u64)> {
     let on_the_way = mounts().into_iter().filter(|mount| path.starts_with(&mount.directory));
-    // What was mounted last hides what was mounted before.
+    // The last mount hides earlier ones.
     let mount = on_the_way.enumerate().max_by_key(|(order, mount)| (mount.directory.as_os_str().len(), *order))?.1;
     let below = path.strip_prefix(&mount.directory).ok()?;
     Some((mount.root.join(below), mount.device))
 }
 
-/// Where the root of the volume is seen that is mounted as `device`.
+/// Returns the mount point of the root of the volume that is mounted as `device`.
 pub fn root_of(device: u64) -> Option<PathBuf> {
     let is_it = |mount: &Mount| mount.device == device && mount.root == Path::new("/");
     mounts().into_iter().rfind(is_it).map(|mount| mount.directory)
 }
 
-/// The devices of all mounts of volumes.
+/// Returns the devices of all mounts of volumes.
 pub fn devices() -> Vec<u64> {
     mounts().into_iter().map(|mount| mount.device).collect()
 }
 
-/// The volume that is mounted at `path`, or else `path`.
+/// Returns the volume that is mounted at `path`, or else `path`.
 pub fn volume_at(path: &Path) -> PathBuf {
     let wanted = path.canonicalize().unwrap_or_else(|_| path.into());
     let found = mounts().into_iter().rfind(|mount| mount.directory == wanted);
     found.map_or_else(|| path.into(), |mount| mount.volume)
 }
 
-/// The volume whose mount point was opened as `place` at `directory`, and the user who mounted it.
+/// Returns the volume whose mount point `directory` was opened as `place`, and the user who mounted
+/// it.
 pub fn volume_of(place: impl AsFd, directory: &Path) -> Option<(PathBuf, u32)> {
     let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", place.as_fd().as_raw_fd())).ok()?;
     let id = told.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse::<u64>().ok())?;
@@ -57,7 +58,7 @@ pub fn volume_of(place: impl AsFd, directory: &Path) -> Option<(PathBuf, u32)> {
     Some((found.volume, found.owner.0))
 }
 
-/// The volume that `named` names, for what wants it unmounted.
+/// Returns the volume that `named` names, for commands that need it unmounted.
 pub fn unmounted(named: &Path) -> Result<Location> {
     let volume = volume_at(named);
     if volume != named {
@@ -67,7 +68,8 @@ pub fn unmounted(named: &Path) -> Result<Location> {
     Ok(Location::parse(named)?)
 }
 
-/// The refusal of `named`, where no volume is mounted; says where it is mounted, if it is a volume.
+/// Returns the refusal of `named`, where no volume is mounted; says where it is mounted, if it is a
+/// volume.
 pub fn no_mount(named: &Path) -> String {
     let volume = named.canonicalize().unwrap_or_else(|_| named.into());
     let place = mounts()
@@ -78,19 +80,19 @@ pub fn no_mount(named: &Path) -> String {
     format!("{} is not the mount point of a Weft volume{place}", shown::path(named))
 }
 
-/// Whether a volume is mounted at `path`.
+/// True if a volume is mounted at `path`.
 pub fn is_mount_point(path: &Path) -> bool {
     volume_at(path) != path
 }
 
-/// The topmost mount of a volume at `directory`: its device, and the numbers of the user and the
-/// group that mounted it.
+/// Returns the topmost mount of a volume at `directory`: its device, and the numbers of the user
+/// and the group that mounted it.
 pub fn mount_at(directory: &Path) -> Option<(u64, (u32, u32))> {
     let found = mounts().into_iter().rfind(|mount| mount.directory == directory);
     found.map(|mount| (mount.device, mount.owner))
 }
 
-/// A place where a part of `volume` is seen that is mounted as `device`. Once that is unmounted,
+/// Returns a mount point of a part of `volume`, mounted as `device`. Once that is unmounted,
 /// another volume may get its number.
 pub fn place_of(device: u64, volume: &Path) -> Option<PathBuf> {
     place_among(mounts(), device, volume)
@@ -106,8 +108,8 @@ fn mounts() -> Vec<Mount> {
 }
 
 fn seen_in(list: &str) -> Vec<Mount> {
-    // A confined daemon tells its own to nobody with fewer privileges; nearly always it sees the
-    // same.
+    // A confined daemon hides its own list from processes with fewer privileges; nearly always it
+    // sees the same.
     let mounts = std::fs::read(list).or_else(|_| std::fs::read("/proc/self/mountinfo")).unwrap_or_default();
     mounts.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
@@ -130,7 +132,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     Some(Mount { id, device, directory, volume, root, owner })
 }
 
-/// A path as mountinfo writes it.
+/// Decodes a path of mountinfo.
 fn path(word: &[u8]) -> PathBuf {
     OsString::from_vec(unescape(word)).into()
 }
@@ -152,7 +154,7 @@ mod tests {
         assert!(super::mount(b"").is_none());
     }
 
-    /// An unmount that looked by the number alone told of another volume, and did not wait.
+    /// An unmount that looked by the number alone found another volume, and did not wait.
     #[test]
     fn the_number_of_a_device_that_another_volume_got_leads_nowhere() {
         let line = b"36 35 0:49 / /mnt/b rw - fuse.weft /srv/b.weft rw,user_id=0,group_id=0";

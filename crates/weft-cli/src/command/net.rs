@@ -1,6 +1,6 @@
-//! `weft net`: networks that a volume knows by name, and those on files that are in use.
+//! `weft net`: named networks of a volume, and networks on files in use.
 //!
-//! The former are extended attributes of its root, so that they go wherever the volume goes; a link
+//! Named networks are extended attributes of its root, so that they move with the volume; a link
 //! that is made with one has its text.
 
 mod pushed;
@@ -23,7 +23,7 @@ use weft_attributes::Attribute;
 use weft_transform::{Network, expand};
 use weft_vfs::{ErrorKind, Vfs};
 
-/// The networks of a volume, by name.
+/// Networks of a volume, by name.
 pub type Names = BTreeMap<String, String>;
 
 /// Defines, lists or removes named networks; pushes networks onto files, and pops them.
@@ -63,7 +63,7 @@ pub fn run(arguments: &Net) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `text` with the networks that it names, which must make sense then.
+/// Returns `text` with the networks that it names. The result must be valid.
 pub fn expanded(text: &str, names: &Names) -> Result<String> {
     let expanded = expand::expand(text, &|name| names.get(name).cloned());
     match expanded.and_then(|expanded| Network::parse(&expanded).map(|_| expanded)) {
@@ -72,7 +72,7 @@ pub fn expanded(text: &str, names: &Names) -> Result<String> {
     }
 }
 
-/// The networks of the volume that is mounted at or above `place`, or that it names.
+/// Returns the networks of the volume that is mounted at or above `place`, or that `place` names.
 pub fn all(place: &OsStr) -> Result<Names> {
     match root_above(place)? {
         Some(root) => of_mount(&root),
@@ -80,7 +80,7 @@ pub fn all(place: &OsStr) -> Result<Names> {
     }
 }
 
-/// The networks of a volume that is open.
+/// Returns the networks of a volume that is open.
 pub fn of_volume(vfs: &Vfs) -> Result<Names> {
     Ok(vfs.networks()?)
 }
@@ -108,12 +108,12 @@ fn name(attribute: &[u8]) -> Option<&str> {
     }
 }
 
-/// Nothing if somebody has set it to what is no text.
+/// Returns the network; none if another program has set it to something that is no text.
 fn named(name: &str, value: Vec<u8>) -> Option<(String, String)> {
     Some((name.to_owned(), String::from_utf8(value).ok()?))
 }
 
-/// Where the root of the volume is mounted that `place` lies in; none if it lies in none.
+/// Returns the mount point of the root of the volume that `place` lies in; none if it lies in none.
 fn root_above(place: &OsStr) -> Result<Option<std::path::PathBuf>> {
     let Ok(path) = Path::new(place).canonicalize() else { return Ok(None) };
     let Some((_, device)) = mounted::in_volume(&path) else { return Ok(None) };
@@ -136,7 +136,7 @@ fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
     })
 }
 
-/// Does something in a volume that is not mounted.
+/// Does `work` in a volume that is not mounted.
 fn within<T>(volume: &OsStr, read_only: bool, work: impl FnOnce(&Vfs) -> Result<T>) -> Result<T> {
     let Place { opened, .. } = Place::open(volume, read_only)?;
     let done = work(&opened.vfs);

@@ -40,8 +40,8 @@ fn write_pages(command: clap::Command, directory: &Path) -> io::Result<()> {
     std::fs::write(directory.join(man.get_filename()), page(&man)?)
 }
 
-/// The page. Examples have the section that man-pages(7) has for them; clap_mangen calls that of
-/// whatever stands after the options EXTRA.
+/// Renders the page. Examples have the section that man-pages(7) has for them; clap_mangen calls
+/// the text after the options EXTRA.
 fn page(man: &Man) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     man.render(&mut page)?;

@@ -19,13 +19,13 @@ pub fn run(arguments: &Pipe) -> Result<ExitCode> {
     if let Some(empty) = elements.iter().position(|element| element.is_empty()) {
         return usage(format!("nothing stands at place {} of the pipeline", empty + 1));
     }
-    // What names files to read is no stage, and needs none after it.
+    // An element that names files to read is no stage, and needs none after it.
     let files = named_files(elements[0]);
     let is_stage = |at: usize| at == 0 && files.is_some() || is_stage(elements[at]);
     let Some(first) = (0..elements.len()).find(|at| is_stage(*at)) else {
         return usage("none of that is a stage of Weft ('weft stages'): a shell joins ordinary commands".into());
     };
-    // What follows a command is the shell's, whatever it is called.
+    // Elements after a command are the shell's, whatever their names.
     let end = (first..elements.len()).find(|at| !is_stage(*at)).unwrap_or(elements.len());
     let (before, after) = (&elements[..first], &elements[end..]);
     let stages = &elements[first + usize::from(files.is_some())..end];
@@ -39,13 +39,13 @@ pub fn run(arguments: &Pipe) -> Result<ExitCode> {
     }
     let code = join(&network, files.unwrap_or_default(), &before.join(" | "), &after.join(" | "));
     if arguments.copies {
-        // Threads that have ended told all but a little of what they copied.
+        // Ended threads have counted nearly all that they copied.
         errln!("{} bytes were copied from memory to memory", weft_block::bytes_copied());
     }
     code
 }
 
-/// Runs `network` between two pipelines of the shell, of which either may be empty.
+/// Runs `network` between two pipelines of the shell; either may be empty.
 fn join(network: &Network, files: Vec<String>, before: &str, after: &str) -> Result<ExitCode> {
     let mut giver = (!before.is_empty()).then(|| shell(before).stdout(Stdio::piped()).spawn()).transpose()?;
     let mut taker = (!after.is_empty()).then(|| shell(after).stdin(Stdio::piped()).spawn()).transpose()?;
@@ -58,7 +58,7 @@ fn join(network: &Network, files: Vec<String>, before: &str, after: &str) -> Res
     let ran = pump(network, Input(Some(input)), taken);
     let (giver, taker) = (ended(giver)?, ended(taker)?);
     ran?;
-    // A command whose reader has seen enough ends so, or the shell says that it did.
+    // A command ends so when its reader has seen enough, or the shell reports that it did.
     let is_enough =
         |status: ExitStatus| status.signal().or(status.code().map(|code| code - 128)) == Some(libc::SIGPIPE);
     let is_well = |status: ExitStatus| status.success() || is_enough(status);
@@ -70,7 +70,7 @@ fn join(network: &Network, files: Vec<String>, before: &str, after: &str) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives all that comes of `network` to `to`, or to the standard output, until nobody wants more.
+/// Writes the output of `network` to `to`, or to the standard output, until the reader is gone.
 fn pump(network: &Network, mut input: Input, to: Option<ChildStdin>) -> Result<()> {
     let stdout = stdout();
     let to: BorrowedFd<'_> = to.as_ref().map_or(stdout.as_fd(), |to| to.as_fd());
@@ -93,7 +93,7 @@ fn ended(child: Option<Child>) -> io::Result<Option<ExitStatus>> {
     child.map(|mut child| child.wait()).transpose()
 }
 
-/// What a network reads: one thing, once.
+/// Input of a network: one source, once.
 struct Input(Option<Box<dyn Source>>);
 
 impl Sources for Input {
@@ -106,21 +106,21 @@ impl Sources for Input {
     }
 }
 
-/// Whether an element begins as a stage does.
+/// True if an element begins as a stage does.
 fn is_stage(element: &str) -> bool {
     let name = element.split(|byte: char| byte.is_whitespace() || byte == '(').next().unwrap_or_default();
     const JOINS: [&str; 5] = ["tee", "concat", "merge", "zip", "interleave"];
     catalog::STAGES.iter().any(|stage| stage.name == name) || JOINS.contains(&name) && element.contains('(')
 }
 
-/// The files of `cat FILE...`, if it is no more than that.
+/// Returns the files of `cat FILE...`, if it is no more than that.
 fn named_files(element: &str) -> Option<Vec<String>> {
     let mut words = split(element, |byte| byte.is_ascii_whitespace()).into_iter().filter(|word| !word.is_empty());
     let is_cat = words.next() == Some("cat") && words.clone().all(|word| !word.starts_with('-'));
     is_cat.then(|| words.map(unquoted).collect())
 }
 
-/// Splits `text` where `ends` says, but for what is in quotes or parentheses.
+/// Splits `text` at bytes that `ends` accepts, except in quotes or parentheses.
 fn split(text: &str, ends: impl Fn(u8) -> bool) -> Vec<&str> {
     let (mut parts, mut begin, mut depth, mut quote, mut is_escaped) = (Vec::new(), 0, 0usize, None, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -142,7 +142,7 @@ fn split(text: &str, ends: impl Fn(u8) -> bool) -> Vec<&str> {
     parts
 }
 
-/// A word without its quotes.
+/// Returns a word without its quotes.
 fn unquoted(word: &str) -> String {
     let (mut text, mut quote, mut is_escaped) = (String::new(), None, false);
     for letter in word.chars() {

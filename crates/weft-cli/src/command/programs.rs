@@ -1,5 +1,4 @@
-//! Programs that do what those of the same names do on any machine, by the code that stages of
-//! networks have.
+//! Programs with the names and behaviour of standard tools, built on the code of network stages.
 
 mod cat;
 mod grep;
@@ -18,8 +17,8 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::ExitCode;
 
-/// Does `work` with each of `files`, or with the standard input if there are none. What fails is
-/// said, and the others are worked on all the same.
+/// Does `work` with each of `files`, or with the standard input if there are none. Reports
+/// failures, and works on the others all the same.
 fn each_file(program: &str, files: &[OsString], mut work: impl FnMut(&OsStr) -> io::Result<()>) -> ExitCode {
     let standard_input = [OsString::from(STANDARD_INPUT)];
     let files = if files.is_empty() { &standard_input } else { files };

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use weft_digest::{Digest, Kind, Proof, hex};
 
-/// A longer text is no proof.
+/// Longest text that is read as a proof.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Prints a proof.

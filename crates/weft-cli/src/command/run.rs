@@ -47,13 +47,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is wrong with a network, and with what it begins there.
+/// Returns a message about an error in a network, with the text where it begins.
 pub(super) fn said(text: &str, error: &NetworkError) -> String {
     let rest: String = text.get(error.at..).unwrap_or_default().chars().take(20).collect();
     if rest.is_empty() { format!("network: {error}, its end") } else { format!("network: {error}: '{rest}'") }
 }
 
-/// A file that cannot be read says so itself.
+/// Returns `error`; an unreadable file reports its own.
 pub(super) fn explained(error: RunError) -> anyhow::Error {
     match error {
         RunError::Source(source) => source.into(),
@@ -75,12 +75,12 @@ pub(super) fn show(network: &Network) {
     outln!("gives {}", network.gives().name());
 }
 
-/// The files that were named.
+/// The named files.
 struct Given<'a> {
     files: &'a [PathBuf],
-    /// Those that hold code for the network.
+    /// Numbers of files that hold code for the network.
     modules: &'a BTreeSet<usize>,
-    /// Where keys are.
+    /// Directory of keys.
     keys: Option<&'a Path>,
 }
 
@@ -100,9 +100,9 @@ impl Sources for Given<'_> {
     }
 }
 
-/// Writes all of `rope` from where it lies.
+/// Writes all of `rope` without copying it.
 pub(super) fn write_all(rope: &Rope, to: impl AsFd) -> io::Result<()> {
-    /// What writev(2) takes at once.
+    /// Most parts that writev(2) takes at once.
     const PARTS_MAX: usize = 1024;
     let mut parts: VecDeque<&[u8]> = rope.slices().iter().map(|slice| &slice[..]).collect();
     while !parts.is_empty() {

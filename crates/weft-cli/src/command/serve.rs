@@ -23,7 +23,7 @@ use weft_nfs::{Export, Server};
 use weft_store::Location;
 use weft_vfs::{Options, Stats};
 
-/// Serves a volume until it is told to stop.
+/// Serves a volume until a signal stops it.
 pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
     arguments.open.refuse_of_postgres(&location)?;
@@ -68,7 +68,7 @@ fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &D
             let (address, portmap) = (server.address(), arguments.served.portmap);
             let vfs = Arc::downgrade(&opened.vfs);
             let counters = move || Some(counters(&vfs.upgrade()?.stats()));
-            // Before anybody is told that it serves.
+            // Before it is announced that it serves.
             let control = ControlSocket::start(&opened, Kind::Server, address.to_string(), counters);
             let volume = arguments.volume.display();
             let command = if portmap { mount_command } else { mount_command_without_portmapper };
@@ -90,10 +90,10 @@ impl Serving {
     fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
         self.control.say_if_missing();
         let control = self.control.clone();
-        // What clients keep is theirs; connections break.
+        // Clients keep their caches; connections break.
         self.opened.leave_when_lost(daemon, move || control.stop())?;
         let (tell, told) = sync_channel(1);
-        // One that is told already needs no second word.
+        // A second signal has no effect.
         daemon.on_signal(move || {
             let _ = tell.try_send(());
         });
@@ -106,7 +106,7 @@ impl Serving {
     }
 }
 
-/// Counters of a server, in the shape of those of a mount. What only a kernel counts is not there.
+/// Returns the counters of a server, in the shape of a mount's, without those of a kernel.
 fn counters(volume: &Stats) -> Value {
     json!({
         "pid": std::process::id(),
@@ -118,7 +118,8 @@ fn counters(volume: &Stats) -> Value {
     })
 }
 
-/// The option by which a client mounts an export that asks all of its clients for TLS (nfs(5)).
+/// Returns the option by which a client mounts an export that requires TLS of all of its clients
+/// (nfs(5)).
 fn security(export: &Export) -> &'static str {
     let all = |is_asked: fn(&Rule) -> bool| !export.rules.is_empty() && export.rules.iter().all(is_asked);
     match (all(|rule| rule.tls), all(|rule| rule.mutual)) {
@@ -128,19 +129,20 @@ fn security(export: &Export) -> &'static str {
     }
 }
 
-/// A command that mounts directory `name` of what is served at `address`, on Linux.
+/// Returns a command that mounts directory `name` of the server at `address`, on Linux.
 fn mount_command(address: SocketAddr, name: &[u8], security: &str) -> String {
     format!("mount -t nfs -o vers=3{security} {} DIRECTORY", source(address, name))
 }
 
-/// The same where clients must be told where all is, and cannot lock.
+/// Returns such a command with all ports, for clients that cannot ask a portmapper, and cannot
+/// lock.
 fn mount_command_without_portmapper(address: SocketAddr, name: &[u8], security: &str) -> String {
     let (port, source) = (address.port(), source(address, name));
     let ports = format!("proto=tcp,port={port},mountport={port},mountproto=tcp,nolock");
     format!("mount -t nfs -o vers=3,{ports}{security} {source} DIRECTORY")
 }
 
-/// Directory `name` at `address`, as a word of a command.
+/// Returns directory `name` at `address`, as a word of a command.
 fn source(address: SocketAddr, name: &[u8]) -> String {
     let source = [host(address).as_bytes(), b":", name].concat();
     // A bracket is no pattern there, as no file has such a name.

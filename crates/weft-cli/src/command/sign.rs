@@ -1,5 +1,5 @@
-//! `weft keygen`, `weft sign` and `weft verify`: a volume's tree attested by who has a key. Keys
-//! and signatures are minisign's.
+//! `weft keygen`, `weft sign` and `weft verify`: attests a volume's tree with a key. Keys and
+//! signatures are minisign's.
 
 mod attestation;
 
@@ -53,7 +53,7 @@ fn signature_of(attestation: &Path) -> PathBuf {
     path.into()
 }
 
-/// The secret key in the file `key`; a password is asked for if it needs one.
+/// Reads the secret key in the file `key`; asks for a password if it needs one.
 fn secret_key(key: &Path) -> Result<SecretKey> {
     let text = std::fs::read_to_string(key).with_context(|| format!("cannot read {}", key.display()))?;
     ensure!(
@@ -70,7 +70,7 @@ fn secret_key(key: &Path) -> Result<SecretKey> {
     secret.into_secret_key(None).with_context(cannot)
 }
 
-/// Refuses to ask for a password where nobody can be asked.
+/// Refuses to ask for a password without a terminal.
 fn require_terminal() -> Result<()> {
     ensure!(std::fs::File::open("/dev/tty").is_ok(), "there is no terminal to ask for a password at");
     Ok(())
@@ -92,7 +92,7 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
     [output, &signature_path].into_iter().try_for_each(|path| refuse_existing(path))?;
     let secret = secret_key(key)?;
     if is_mount_point(volume) {
-        // Asked for its digest, a mount commits what was written.
+        // A mount that is asked for its digest commits pending changes.
         tree_digest(volume, false)?;
     }
     let volume = volume_at(volume);
@@ -122,7 +122,7 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Verifies what was signed, and that a volume's tree is that.
+/// Verifies a signature, and that a volume's tree is the signed one.
 pub fn verify(arguments: &Verify) -> Result<ExitCode> {
     let Verify { attestation: path, key, volume, read } = arguments;
     let text = read_text(path)?;
@@ -156,7 +156,7 @@ fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The digest of the root of a volume, mounted or not; with `read` from all bytes.
+/// Returns the digest of the root of a volume, mounted or not; with `read` from all bytes.
 fn tree_digest(volume: &Path, read: bool) -> Result<Digest> {
     let mut path = volume.as_os_str().to_owned();
     if !is_mount_point(volume) {

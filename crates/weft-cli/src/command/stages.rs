@@ -6,7 +6,7 @@ use serde_json::json;
 use std::process::ExitCode;
 use weft_transform::catalog::{self, STAGES};
 
-/// Lists stages, or tells about one.
+/// Lists stages, or describes one.
 pub fn run(arguments: &Stages) -> Result<ExitCode> {
     let chosen: Vec<_> = match &arguments.name {
         None => STAGES.iter().collect(),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use weft_attributes::Attribute;
 use weft_store::Location;
 
-/// Tells the counters of a mount or a server.
+/// Prints the counters of a mount or a server.
 pub fn run(arguments: &Stats) -> Result<ExitCode> {
     loop {
         let stats = of(&arguments.named)?;
@@ -33,8 +33,8 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
     }
 }
 
-/// Counters of the volume that is mounted at `named`; or of the one that it names, or that is
-/// served there, if a daemon of this user has it.
+/// Returns the counters of the volume that is mounted at `named`; or of the one that it names, or
+/// that is served there, if a daemon of this user has it.
 fn of(named: &Path) -> Result<Value> {
     let of_mount = match named.to_str() {
         Some(text) if text.parse::<SocketAddr>().is_ok() => None,
@@ -55,18 +55,18 @@ fn of(named: &Path) -> Result<Value> {
     }
 }
 
-/// What the kernel answers once the daemon has ended; "canceled" while it is ending.
+/// Answers of the kernel once the daemon has ended; "canceled" while it is ending.
 const ENDED: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
-/// Whether what is mounted at `directory` has lost its daemon. The kernel may still know its
-/// attributes, so it is asked for what only the daemon knows.
+/// True if the mount at `directory` has lost its daemon. The kernel may still have its attributes
+/// cached, so this asks for data that only the daemon has.
 pub fn is_dead(directory: &Path) -> bool {
     let mut nothing: [u8; 0] = [];
     rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut nothing[..])
         .is_err_and(|error| ENDED.contains(&error))
 }
 
-/// What the daemon of the mount at `directory` says of itself.
+/// Returns the report of the daemon of the mount at `directory`.
 pub fn read(directory: &Path) -> Result<Value> {
     let mut buffer = vec![0; 64 << 10];
     let len = match rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut buffer) {
@@ -83,7 +83,7 @@ pub fn read(directory: &Path) -> Result<Value> {
         }
         Err(error) => bail!("cannot ask the daemon of {}: {error}", directory.display()),
     };
-    // Anybody may give a directory such an attribute.
+    // Any user may give a directory such an attribute.
     let device = rustix::fs::stat(directory).map(|stat| stat.st_dev);
     if !device.is_ok_and(|device| mounted::devices().contains(&device)) {
         bail!("{}", mounted::no_mount(directory));
@@ -91,7 +91,7 @@ pub fn read(directory: &Path) -> Result<Value> {
     serde_json::from_slice(&buffer[..len]).context("the daemon's answer cannot be read")
 }
 
-/// Prints a line for a terminal, whatever the daemon's words hold.
+/// Prints a line for a terminal, with any control characters of the daemon's text escaped.
 macro_rules! told {
     ($($argument:tt)*) => {
         outln!("{}", shown::message(&format!($($argument)*)))
@@ -166,7 +166,7 @@ fn print(stats: &Value) {
     }
 }
 
-/// Tells what a disk cache gave.
+/// Prints the hits of a disk cache.
 fn print_disk_cache(cache: &Value) {
     let Some(cache) = cache.as_object() else { return };
     let count = |name: &str| cache.get(name).and_then(Value::as_u64).unwrap_or_default();
@@ -177,7 +177,7 @@ fn print_disk_cache(cache: &Value) {
     }
 }
 
-/// Tells of entries of views that are held, and of networks that are pushed onto files.
+/// Prints counts of held entries of views, and of networks that are pushed onto files.
 fn print_held(volume: &Value, number: impl Fn(&str) -> u64) {
     told!("views       {} entries in memory, {} of metadata", number("virtual_inodes"), show(number("virtual_bytes")));
     told!(
@@ -192,7 +192,7 @@ fn print_held(volume: &Value, number: impl Fn(&str) -> u64) {
     }
 }
 
-/// Tells of requests that wait for networks.
+/// Prints counts of requests that wait for networks.
 fn print_computing(number: impl Fn(&str) -> u64) {
     told!(
         "computing   {} requests of {} users wait for networks, {} were ended, {} refused",
@@ -203,7 +203,7 @@ fn print_computing(number: impl Fn(&str) -> u64) {
     );
 }
 
-/// Tells whose requests wait for networks.
+/// Prints the users whose requests wait for networks.
 fn print_by_user(volume: &Value) {
     let users = counts(&volume["requests_computing_by_user"]);
     if !users.is_empty() {
@@ -211,7 +211,7 @@ fn print_by_user(volume: &Value) {
     }
 }
 
-/// Tells of a server of NFS.
+/// Prints counters of an NFS server.
 fn print_nfs(nfs: &Value) {
     if nfs.is_null() {
         return;

@@ -26,7 +26,8 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the entry of a daemon; of one that did not answer, what its socket says, and why.
+/// Returns the entry of a daemon; of one that did not answer, the data of its socket and the
+/// reason.
 fn told(daemon: &Running) -> Value {
     match &daemon.status {
         Ok(status) => status.clone(),
@@ -72,7 +73,7 @@ fn line(daemon: &Running) -> String {
     )
 }
 
-/// A span of time, in its largest unit.
+/// Returns a span of time in its largest unit.
 fn lasted(seconds: u64) -> String {
     let units = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
     let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit);

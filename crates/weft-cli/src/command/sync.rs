@@ -13,7 +13,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Has a volume commit.
+/// Makes a volume commit.
 pub fn run(arguments: &Sync) -> Result<ExitCode> {
     let named = &arguments.named;
     if let Some(root) = mount_of(named)? {
@@ -32,9 +32,9 @@ pub fn run(arguments: &Sync) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The mount point of the volume that `path` lies in, if it lies in a mounted one.
+/// Returns the mount point of the volume that `path` lies in, if it lies in a mounted one.
 fn mount_of(path: &Path) -> Result<Option<PathBuf>> {
-    // The kernel tells whose mount it is where nobody else may look into it.
+    // The kernel reports the owner of a mount even where no other user may look into it.
     if mounted::is_mount_point(path) {
         return Ok(Some(path.canonicalize().or_else(|_| std::path::absolute(path))?));
     }
@@ -53,10 +53,10 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
         asking(owner, || stats::read(root))??;
     }
     let failed = |why: &str| format!("not all changes of {place} can be made durable; {why}");
-    // First, what the kernel has not passed on yet (`--writeback`).
+    // First, changes that the kernel has cached (`--writeback`).
     asking(owner, || pass_on(root).map_err(|error| (error, why(root))))?
         .map_err(|(error, why)| anyhow::Error::from(error).context(failed(&why)))?;
-    // A directory of sockets that cannot be trusted leaves the other way.
+    // If the directory of sockets cannot be trusted, the other way remains.
     if let Some(daemon) = daemons::mounting(root).ok().flatten() {
         let commit = daemon.commit().with_context(|| failed(LOG))?;
         outln!("all changes of {place} are committed (commit {commit})");
@@ -68,13 +68,13 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has the kernel pass on what it keeps of changes.
+/// Makes the kernel write back its cached changes.
 pub(super) fn pass_on(directory: &Path) -> std::io::Result<()> {
     Ok(rustix::fs::syncfs(File::open(directory)?)?)
 }
 
-/// Has the daemon of the mount at `root` make durable all that it was told. Fails if the kernel
-/// could not tell it all.
+/// Makes the daemon of the mount at `root` make all changes it received durable. Fails if the
+/// kernel could not write all back.
 pub(super) fn fsync(root: &Path) -> Result<()> {
     File::open(root)?.sync_all()?;
     match stats::read(root)?["volume"]["failed_writeback"].as_str() {

@@ -1,4 +1,4 @@
-//! What import and export share: naming a place in a volume, workers, progress, counting.
+//! Code that import and export share: naming a place in a volume, workers, progress, counting.
 
 mod claims;
 mod directory;
@@ -36,32 +36,32 @@ use weft_vfs::{Attributes, Caller, ErrorKind, Exported, Ino, Options, Vfs};
 /// Bytes copied at a time.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
-/// Files waiting to be copied, at most.
+/// Most files that wait to be copied.
 const QUEUE_MAX: usize = 256;
 
-/// Time between two drawings of how long a step takes.
+/// Time between two drawings of the duration of a step.
 const TICK: Duration = Duration::from_millis(500);
 
 /// An open volume and the directory in it that was named.
 pub struct Place {
     pub opened: Opened,
     pub path: Vec<Vec<u8>>,
-    /// Set if this is root, and others may have written what the volume says.
+    /// Set if this is root, and others may have written the volume.
     pub claims: Option<Claims>,
 }
 
 impl Place {
-    /// Opens what `VOLUME[:PATH]` names. A volume whose own name holds a colon is taken whole if it
-    /// exists.
+    /// Opens the volume and path of `VOLUME[:PATH]`. If a volume exists whose own name holds a
+    /// colon, all of `named` is that volume.
     pub fn open(named: &OsStr, read_only: bool) -> Result<Place> {
         Place::open_with(named, |claims| {
-            // A link is not root's because others say so.
+            // A link is not root's because others claim so.
             let exported = if claims.is_some() { Exported::Nobody } else { Options::default().exported };
             Options { read_only, exported, ..Options::default() }
         })
     }
 
-    /// The same with the options that follow from whether others may have written it.
+    /// Opens it with the options that follow from the claims of others.
     pub fn open_with(named: &OsStr, options: impl FnOnce(Option<Claims>) -> Options) -> Result<Place> {
         let (volume, path) = in_volume(named).unwrap_or((named, OsStr::new("")));
         let volume = Path::new(volume);
@@ -70,7 +70,7 @@ impl Place {
         Ok(Place { opened, path: names(path.as_bytes())?, claims })
     }
 
-    /// Commits all and lets go.
+    /// Commits all and closes the volume.
     pub fn close(self) -> Result<()> {
         self.opened.close()
     }
@@ -89,7 +89,7 @@ impl Place {
     pub fn refuse_own_target(&self, directory: &Path) -> Result<()> {
         let layout = self.opened.layout.as_ref().filter(|layout| layout.segments.is_some());
         let Some(own) = layout.and_then(|layout| layout.database.parent()) else { return Ok(()) };
-        // One that is to be made lies where its parent does.
+        // A directory to be made lies where its parent does.
         let real = directory.canonicalize().or_else(|_| parent_of(directory).canonicalize());
         if real.is_ok_and(|real| real.starts_with(own)) {
             bail!("{} lies among the volume's own files; name a directory elsewhere", directory.display());
@@ -98,11 +98,11 @@ impl Place {
     }
 }
 
-/// The volume and the path in it, if `named` is `VOLUME:PATH` and nothing else has that name.
+/// Splits `named` into the volume and the path in it, if it is `VOLUME:PATH` and no file has that
+/// name.
 ///
-/// The volume's own name may hold colons: it is the longest beginning of `named` before a colon
-/// that is there. Where none is, what begins with '/' or '.' is a path, and else the first colon
-/// counts.
+/// The volume's own name may hold colons: it is the longest existing prefix of `named` before a
+/// colon. Without one, text that begins with '/' or '.' is a path, and else the first colon counts.
 pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let bytes = named.as_bytes();
     if let Some(rest) = after_scheme(bytes) {
@@ -121,18 +121,19 @@ pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
     longest.or_else(|| colons().next().filter(|_| !is_path)).map(|colon| apart(bytes, colon))
 }
 
-/// The position of the host in the address of a database.
+/// Returns the position of the host in the address of a database.
 fn after_scheme(named: &[u8]) -> Option<usize> {
     let end = named.windows(3).position(|bytes| bytes == b"://")? + 3;
     std::str::from_utf8(&named[..end]).is_ok_and(is_address).then_some(end)
 }
 
-/// The parts of `named` before and behind the colon at `colon`.
+/// Returns the parts of `named` before and behind the colon at `colon`.
 fn apart(named: &[u8], colon: usize) -> (&OsStr, &OsStr) {
     (OsStr::from_bytes(&named[..colon]), OsStr::from_bytes(&named[colon + 1..]))
 }
 
-/// A path in JSON. One that is no UTF-8 is not what its text shows, and is told in `path_hex`, too.
+/// Returns a path in JSON. A path that is no UTF-8 is also given in `path_hex`, as its text is not
+/// exact.
 pub fn path_as_json(path: &[u8]) -> serde_json::Map<String, Value> {
     let mut value = serde_json::Map::new();
     value.insert("path".into(), String::from_utf8_lossy(path).into());
@@ -143,7 +144,7 @@ pub fn path_as_json(path: &[u8]) -> serde_json::Map<String, Value> {
     value
 }
 
-/// What `names` lead to, from the root of a volume.
+/// Finds the entry at `names`, from the root of a volume.
 pub fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
     let mut found = vfs.attributes(Ino::ROOT)?;
     for name in names {
@@ -159,7 +160,7 @@ pub fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
     Ok(found)
 }
 
-/// The names in a path that begins in some directory and does not leave it.
+/// Returns the names in a path that begins in some directory and does not leave it.
 pub fn names(path: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     for name in path.split(|byte| *byte == b'/') {
@@ -209,20 +210,20 @@ impl Progress {
         self.others.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says something beside the bar.
+    /// Prints a message beside the bar.
     pub fn say(&self, what: &str) {
-        // Where messages go there may be no room for one, which is no reason to end.
+        // Standard error may have no room, which is no reason to end.
         self.bar.suspend(|| {
             let _ = writeln!(std::io::stderr(), "{what}");
         });
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -251,7 +252,7 @@ pub fn steps() -> Steps {
     let style =
         ProgressStyle::with_template("{msg:14} {wide_bar} {percent} %  {elapsed}").expect("a constant template");
     let bar = ProgressBar::new(0).with_style(style);
-    // A step may take minutes without a word, and is at work all the same.
+    // A step may take minutes without an update, and is at work all the same.
     if !bar.is_hidden() {
         bar.enable_steady_tick(TICK);
     }
@@ -272,7 +273,7 @@ impl Drop for Steps {
     }
 }
 
-/// The exit code of a copy; an error that let none begin is said, and has exit code 2.
+/// Returns the exit code of a copy. Prints an error that prevented it, with exit code 2.
 pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         tracing::error!("{}", crate::shown::message(&super::one_line(&error)));
@@ -336,7 +337,7 @@ impl<T> Sender<'_, T> {
     }
 }
 
-/// A name in a directory as the system's functions take it.
+/// Returns a name in a directory as the system's functions take it.
 pub fn os(name: &[u8]) -> &OsStr {
     OsStr::from_bytes(name)
 }

@@ -16,22 +16,22 @@ use std::time::{Duration, Instant};
 use weft_attributes::Attribute;
 use weft_store::{Location, PathWalk};
 
-/// The wait(2) status of a daemon that could not bring all it committed to where it lies.
+/// The wait(2) status of a daemon that could not write all it committed to its final place.
 const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
 
 /// Longest wait for programs whose reading of links was interrupted to end.
 const READERS_MAX: Duration = Duration::from_secs(10);
 
-/// Time between two attempts meanwhile, and how many there are at least.
+/// Time between two attempts meanwhile, and their least number.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const LOOKS_MIN: u32 = 5;
 
-/// Says, in the environment of a process, that another one watches it.
+/// Environment variable that says that another process watches this one.
 const WATCHED: &str = "WEFT_UMOUNT_WATCHED";
 
-/// Unmounts, and waits until the daemon has committed all and let go of the volume. Another process
-/// does so: one that waits for a mount whose daemon does not answer cannot be stopped, and this one
-/// ends in time.
+/// Unmounts, and waits until the daemon has committed all and closed the volume. Another process
+/// does so: a process that waits for a mount whose daemon does not answer cannot be stopped, and
+/// this one ends in time.
 pub fn run(arguments: &Umount) -> Result<ExitCode> {
     if arguments.timeout == 0 || std::env::var_os(WATCHED).is_some() {
         return unmount_and_wait(arguments);
@@ -39,7 +39,7 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("umount").arg("--timeout").arg(arguments.timeout.to_string()).env(WATCHED, "1");
     command.args(arguments.lazy.then_some("--lazy")).arg("--").arg(&arguments.directory);
-    // It may keep its files open for longer than this process is there.
+    // The child may keep its files open for longer than this process lives.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Without /proc there is no other process, and no deadline.
     let Ok(mut child) = command.spawn() else { return unmount_and_wait(arguments) };
@@ -48,12 +48,12 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     }
     if child.try_wait().context("cannot wait for the unmounting process")?.is_some() {
         let said = child.wait_with_output().context("cannot hear the unmounting process")?;
-        // Who does not listen is not told.
+        // A missing reader is ignored.
         output::write(&said.stdout);
         let _ = std::io::stderr().write_all(&said.stderr);
         return Ok(ExitCode::from(said.status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
     }
-    // It may be where no signal reaches it.
+    // No signal may reach it.
     let _ = child.kill();
     if arguments.lazy {
         // The kernel asks nobody for that.
@@ -67,8 +67,8 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     )
 }
 
-/// Has the daemon end all that networks compute: what programs wait for keeps a file system
-/// mounted. One that refuses is asked for no more than to be unmounted.
+/// Makes the daemon end all computing of networks: programs that wait for it keep a file system
+/// mounted. If it refuses, it is only unmounted.
 fn stop_computing(directory: &Path) {
     let mut said = [0; 16];
     let _ = rustix::fs::getxattr(directory, Attribute::StopComputing.name(), &mut said[..]);
@@ -81,7 +81,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     if asking(owner, || super::stats::is_dead(&directory))? {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
         let mounted = without_link(&directory);
-        // One of a volume in files waits for nobody who took it.
+        // The daemon of a volume in files waits for no other one.
         let is_in_files = matches!(Location::parse(&super::mounted::volume_at(&mounted)), Ok(Location::Files(_)));
         weft_fuse::unmount(&mounted, true)?;
         let or_waited = if is_in_files { "" } else { ", or waited for a volume that another one took" };
@@ -123,11 +123,11 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     }
 }
 
-/// Refuses to unmount for root what a link on the way to `directory` leads to that is neither
-/// root's nor of the user who mounted it.
+/// Refuses to unmount for root through a link on the way to `directory` that is neither root's nor
+/// of the user who mounted it.
 fn refuse_links_of_others(directory: &Path) -> Result<()> {
     let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else { return Ok(()) };
-    // What is not there is told of where it is looked for.
+    // A missing path is reported where it is looked for.
     let Ok(way) = PathWalk::to(parent) else { return Ok(()) };
     let owner = super::mounted::mount_at(&way.path.join(name)).map_or(0, |(_, (user, _))| user);
     Ok(way.refuse_links_of_others(owner, directory)?)
@@ -136,13 +136,13 @@ fn refuse_links_of_others(directory: &Path) -> Result<()> {
 /// True if a Weft volume is mounted at `directory` whose root cannot be read.
 fn is_unreadable(directory: &Path) -> bool {
     let asked = rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut [0_u8; 0][..]);
-    // What the directory itself leads to need not be told.
+    // The directory itself need not be resolved.
     let real = directory.parent().and_then(|parent| parent.canonicalize().ok()).zip(directory.file_name());
     let real = real.map_or_else(|| directory.into(), |(parent, name)| parent.join(name));
     asked.is_err_and(|error| matches!(error, Errno::IO | Errno::STALE)) && super::mounted::mount_at(&real).is_some()
 }
 
-/// Unmounts what cannot be asked which process serves it, so that nobody can wait for that.
+/// Unmounts a mount whose daemon cannot be asked for its process, so that it cannot be waited for.
 fn unmount_unasked(directory: &Path, lazy: bool, error: &anyhow::Error) -> Result<ExitCode> {
     unmount(&without_link(directory), lazy)?;
     bail!(
@@ -165,14 +165,14 @@ fn without_link(path: &Path) -> PathBuf {
     target.map_or_else(|| path.into(), |(target, parent)| parent.join(target))
 }
 
-/// Has the daemon make durable what it was told so far. As long as it cannot, nothing is lost by
-/// waiting.
+/// Makes the daemon make the changes received so far durable. While it cannot, waiting loses
+/// nothing.
 fn sync(directory: &Path, is_read_only: bool) -> Result<()> {
     if std::fs::File::open(directory).is_err() {
         return Ok(());
     }
     let synced = match daemons::mounting(directory).ok().flatten().filter(|_| !is_read_only) {
-        // An fsync keeps whoever reads the directory waiting as long as that takes, and cannot be
+        // An fsync keeps readers of the directory waiting as long as that takes, and cannot be
         // given up.
         Some(daemon) => pass_on(directory).map_err(Into::into).and_then(|()| daemon.commit().map(drop)),
         None => super::sync::fsync(directory),
@@ -186,7 +186,8 @@ fn sync(directory: &Path, is_read_only: bool) -> Result<()> {
     })
 }
 
-/// Why not all changes of the mount at `directory` can be committed, or who tells why.
+/// Returns the reason that not all changes of the mount at `directory` can be committed, or the
+/// place to find it.
 pub(super) fn why(directory: &Path) -> String {
     // A log that lay in the volume may be gone with it, or have had no room.
     let stats = super::stats::read(directory).unwrap_or_default();
@@ -196,7 +197,7 @@ pub(super) fn why(directory: &Path) -> String {
 
 pub(super) const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
 
-/// Counts of requests that networks compute for, and of those that were interrupted.
+/// Numbers of requests that networks compute for, and of those that were interrupted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Computing {
     requests: u64,
@@ -210,8 +211,8 @@ impl Computing {
     }
 }
 
-/// Unmounts; waits for programs to leave that read links which are interrupted for that. `before`
-/// is what was computed before.
+/// Unmounts; waits for programs to leave whose reads of links were interrupted for that. `before`
+/// has the counts from before.
 fn unmount_after_readers(directory: &Path, lazy: bool, owner: Option<Owner>, before: Computing) -> Result<()> {
     let begun = Instant::now();
     let mut looked = 0;
@@ -226,7 +227,7 @@ fn unmount_after_readers(directory: &Path, lazy: bool, owner: Option<Owner>, bef
         looked += 1;
         let Ok(stats) = asking(owner, || super::stats::read(directory))? else { return Err(error) };
         let now = Computing::of(&stats);
-        // One that was between two requests is interrupted at the next.
+        // A request between two others is interrupted at the next.
         let is_interrupted = now.requests > 0 || now.interrupted > before.interrupted || before.requests > 0;
         if !is_interrupted && looked >= LOOKS_MIN {
             return Err(error);

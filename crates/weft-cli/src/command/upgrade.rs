@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use std::process::ExitCode;
 use weft_store::Upgraded;
 
-/// Brings a volume to the format of this program, or tells what that would take.
+/// Upgrades a volume to the format of this program, or prints what that would take.
 pub fn run(arguments: &Upgrade) -> Result<ExitCode> {
     let location = super::mounted::unmounted(&arguments.volume)?;
     // Older formats, and newer ones, cannot be read.

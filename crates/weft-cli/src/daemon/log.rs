@@ -1,5 +1,5 @@
-//! The file that the messages of a daemon in the background go to: found, opened, and opened again
-//! once it was renamed (logrotate(8)).
+//! The log file of a daemon in the background: found, opened, and opened again once it was renamed
+//! (logrotate(8)).
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags, openat};
@@ -19,13 +19,13 @@ pub struct Log {
 }
 
 impl Log {
-    /// Has messages go there from now on.
+    /// Sends messages there from now on.
     pub fn begin(&self) -> io::Result<()> {
         write_to(open_log(&self.path)?)
     }
 
-    /// Has messages go to the file that has the log's name now. If that cannot be, they go on to
-    /// the one before.
+    /// Sends messages to the file that has the log's name now. If that fails, they go on to the one
+    /// before.
     pub fn reopen(&self) {
         if let Err(error) = self.begin() {
             let path = self.path.display();
@@ -34,14 +34,14 @@ impl Log {
     }
 }
 
-/// Has all that this process prints go to `file`.
+/// Sends all that this process prints to `file`.
 pub fn write_to(file: impl AsFd) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&file)?;
     Ok(rustix::stdio::dup2_stderr(&file)?)
 }
 
-/// Opens the file that messages go to, for its owner alone: by root with the rights of whoever the
-/// directory belongs to. A link that somebody else put there, or on the way there, is not followed.
+/// Opens the log file, for its owner alone: as root with the rights of the directory's owner. A
+/// link that another user put there, or on the way there, is not followed.
 fn open_log(path: &Path) -> io::Result<File> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let way = PathWalk::to(parent_of(path))?;
@@ -53,8 +53,8 @@ fn open_log(path: &Path) -> io::Result<File> {
     Ok(openat(way.directory(), name, flags, Mode::RUSR | Mode::WUSR)?.into())
 }
 
-/// Finds the log that the user asked for, or says why messages cannot go there: before anything is
-/// served, as nobody would hear of it later.
+/// Finds the log that the user asked for, or reports why messages cannot go there: before anything
+/// is served, as nobody would hear of it later.
 pub fn find_log(asked: Option<&Path>) -> Result<Option<PathBuf>> {
     let Some(asked) = asked else { return Ok(None) };
     let cannot = || format!("cannot write messages to {}", asked.display());
@@ -70,8 +70,8 @@ pub fn find_log(asked: Option<&Path>) -> Result<Option<PathBuf>> {
 /// Most symbolic links that are followed, as the kernel does (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 
-/// The path of a file, in a directory without links on the way to it. It is a symbolic link itself
-/// only where somebody else could have made that: it may lead to any file of this user.
+/// Returns the path of a file, in a directory without links on the way to it. It is a symbolic link
+/// itself only where another user could have made that: it may lead to any file of this user.
 fn follow_own_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -85,7 +85,7 @@ fn follow_own_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Whether others than this user and root can make files in a directory of these attributes.
+/// True if others than this user and root can make files in a directory of these attributes.
 fn others_write(directory: &std::fs::Metadata) -> bool {
     let owners = [0, rustix::process::geteuid().as_raw()];
     directory.mode() & 0o022 != 0 || !owners.contains(&directory.uid())

@@ -1,8 +1,8 @@
-//! Beginning anew, once another daemon has taken the volume.
+//! Re-exec, once another daemon has taken the volume.
 //!
 //! Nothing that such a daemon has in memory may be served or kept. So it becomes a new image of its
-//! program (execve(2)), called as it was: the process stays, and all else goes, threads and
-//! descriptors included. What it served is dead until it may have the volume again.
+//! program (execve(2)), with the same arguments: the process stays, and all else goes, threads and
+//! descriptors included. Its mounts are dead until it may have the volume again.
 
 use anyhow::anyhow;
 use std::os::unix::process::CommandExt;
@@ -11,23 +11,23 @@ use std::process::Command;
 use std::time::Duration;
 use weft_store::ErrorKind;
 
-/// The number of the process that began anew. Its children, which inherit the variable, have
-/// others.
+/// Number of the process after a re-exec. Its children, which inherit the variable, have other
+/// numbers.
 const VARIABLE: &str = "WEFT_BEGUN_ANEW";
 
-/// The id of the volume that it served before, in hexadecimal.
+/// Id of the volume that it served before, in hexadecimal.
 const VOLUME: &str = "WEFT_VOLUME_BEFORE";
 
-/// How long to leave a server in peace that could not be reached.
+/// Pause before an unreachable server is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether this process served already, and waits for its volume.
+/// True if this process served already, and waits for its volume.
 pub fn is_reexec() -> bool {
     std::env::var(VARIABLE).is_ok_and(|pid| pid == std::process::id().to_string())
 }
 
-/// True if the volume with this id may be served: it is the one that this process served before it
-/// began anew, if it did. Another one that got the name meanwhile is not what programs have open.
+/// True if the volume with this id may be served: it is the one that this process served before its
+/// re-exec, if there was one. Another one that got the name meanwhile is not open in programs.
 pub fn may_serve(uuid: &[u8]) -> bool {
     !is_reexec() || std::env::var(VOLUME).map_or(true, |before| before == hex(uuid))
 }
@@ -36,8 +36,8 @@ fn hex(uuid: &[u8]) -> String {
     uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether an error in starting is one that time may mend: a server that is away, or a volume that
-/// another daemon took again.
+/// True if an error in starting may pass: a server is away, or another daemon took the volume
+/// again.
 pub fn may_pass(error: &anyhow::Error) -> bool {
     let kinds =
         error.chain().filter_map(|cause| cause.downcast_ref::<weft_store::Error>()).map(weft_store::Error::kind);
@@ -45,26 +45,26 @@ pub fn may_pass(error: &anyhow::Error) -> bool {
     kinds.into_iter().any(|kind| passing.contains(&kind))
 }
 
-/// Where the program was called: its arguments may say where things lie from there.
+/// Directory in which the program was called: relative arguments start there.
 #[derive(Clone)]
 pub struct StartDirectory(Option<PathBuf>);
 
 impl StartDirectory {
-    /// This one.
+    /// Returns the present directory.
     pub fn here() -> StartDirectory {
         StartDirectory(std::env::current_dir().ok())
     }
 
-    /// Begins anew, for the volume of this id. Gives why not if that cannot be.
+    /// Executes the program again, for the volume of this id. Returns only on failure, with the
+    /// reason.
     pub fn reexec(&self, uuid: &[u8]) -> anyhow::Error {
         self.execute(&[(VOLUME, hex(uuid))])
     }
 
-    /// Becomes a new image of the program, with these variables besides those that there are.
+    /// Becomes a new image of the program, with these variables added.
     fn execute(&self, variables: &[(&str, String)]) -> anyhow::Error {
         let Some(place) = &self.0 else { return anyhow!("the directory that it was called in was removed") };
-        // The path, if it is still there: a program that is called by another name is found under
-        // that.
+        // The path, if it is still there: a program under another name is found by it.
         let program = std::env::current_exe().ok().filter(|path| path.exists());
         // SAFETY: no descriptor is closed by this before there is nobody left in this process who
         // owns it.
@@ -79,11 +79,11 @@ impl StartDirectory {
         anyhow::Error::from(command.exec()).context("cannot begin anew")
     }
 
-    /// Begins anew after a while.
+    /// Executes the program again after a while.
     pub fn reexec_later(&self) -> anyhow::Error {
         #[expect(clippy::disallowed_methods, reason = "no server tells when it can be reached again")]
         std::thread::sleep(PAUSE);
-        // Which volume it was is still there to be read.
+        // The id of the volume is still in the environment.
         self.execute(&[])
     }
 }

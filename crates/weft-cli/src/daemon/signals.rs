@@ -1,8 +1,8 @@
-//! Signals to a daemon: before it serves SIGTERM and SIGINT end it, then they do what it said.
+//! Signals to a daemon: before it serves SIGTERM and SIGINT end it, then they do what it set.
 //!
-//! SIGHUP has a daemon in the background open its log again. In the foreground there is no log:
-//! there the signal says that the terminal is gone, and ends the daemon as the others do. It does
-//! nothing to one that has no terminal, or that was told to outlive it (nohup(1)).
+//! SIGHUP makes a daemon in the background open its log again. In the foreground there is no log:
+//! there the signal means that the terminal is gone, and ends the daemon like the others. It does
+//! nothing to a daemon that has no terminal, or that was told to outlive it (nohup(1)).
 
 use super::log::Log;
 use anyhow::{Context, Result};
@@ -15,23 +15,23 @@ pub struct Signals {
     hang_up: Mutex<HangUp>,
 }
 
-/// What SIGHUP does.
+/// Action of SIGHUP.
 pub enum HangUp {
-    /// What the others do.
+    /// Same as that of the others.
     Ends,
     /// Nothing.
     Nothing,
-    /// This log is opened again.
+    /// Opens this log again.
     Reopens(Log),
 }
 
-/// What is done when one comes.
+/// Action of the other signals.
 enum Answer {
-    /// The process ends: it has nothing yet that anybody could miss.
+    /// Ends the process: it has nothing to lose yet.
     Exits,
-    /// It is remembered, with whether one came.
+    /// Remembers if one came.
     Waits(bool),
-    /// This.
+    /// Calls this.
     Does(Box<dyn Fn() + Send>),
 }
 
@@ -51,7 +51,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// They end the process no more.
+    /// Keeps signals from ending the process.
     pub fn hold(&self) {
         let mut answer = self.answer.lock();
         if matches!(*answer, Answer::Exits) {
@@ -59,7 +59,7 @@ impl Signals {
         }
     }
 
-    /// They do this; at once if one came meanwhile.
+    /// Sets the action of signals, which runs at once if one came meanwhile.
     pub fn on(&self, does: Box<dyn Fn() + Send>) {
         let before = std::mem::replace(&mut *self.answer.lock(), Answer::Does(does));
         if matches!(before, Answer::Waits(true)) {
@@ -67,7 +67,7 @@ impl Signals {
         }
     }
 
-    /// From now on SIGHUP has `log` opened again.
+    /// Makes SIGHUP open `log` again from now on.
     pub fn reopen(&self, log: Log) {
         *self.hang_up.lock() = HangUp::Reopens(log);
     }
@@ -81,7 +81,7 @@ impl Signals {
             }
         }
         match &mut *self.answer.lock() {
-            // As a shell says that a signal ended it.
+            // As a shell reports the end by a signal.
             Answer::Exits => std::process::exit(128 + signal),
             Answer::Waits(came) => *came = true,
             Answer::Does(does) => does(),
@@ -113,7 +113,7 @@ fn block() -> libc::sigset_t {
     }
 }
 
-/// The next one that comes.
+/// Waits for the next signal.
 fn next(set: &libc::sigset_t) -> libc::c_int {
     let mut signal = 0;
     // SAFETY: both pointers are valid for the call.

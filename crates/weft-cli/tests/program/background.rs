@@ -1,4 +1,4 @@
-//! The daemon: when it serves, how it ends, what is waited for.
+//! The daemon: its start, its end, and waits for it.
 
 use crate::place::{Place, is_root};
 use rustix::process::{Pid, Signal, kill_process};
@@ -108,7 +108,7 @@ fn a_volume_whose_log_is_gone_after_a_kill_is_refused_until_the_loss_is_accepted
         place.weft(&["mount", "v", "m"]).failed(&["v/intents is missing", "--accept-loss"]);
         place.weft(&["export", "v", "out"]).could_not(&["v/intents is missing"]);
     }
-    // Who only looks accepts it for this once, and is not in the way of whoever puts the log back.
+    // A reader accepts it for this once, and does not hinder putting the log back.
     for options in [&["--read-only", "--accept-loss"][..], &["--read-only", "--accept-loss"], &["--accept-loss"]] {
         let said = place.weft(&[&["mount"], options, &["v", "m"]].concat());
         assert!(said.code == 0 && said.err.contains("going on without"), "{said:?}");
@@ -205,7 +205,7 @@ fn unmounting_gives_up_in_time_where_the_daemon_does_not_answer() {
     place.umount();
 }
 
-/// Whoever reads a link that takes for ever keeps the mount in use, but not the daemon from
+/// A program that reads a link that takes for ever keeps the mount in use, but not the daemon from
 /// answering, and can be killed.
 #[test]
 fn links_that_are_computed_for_ever_hold_up_nobody() {
@@ -235,7 +235,7 @@ fn a_program_that_stays_in_a_mount_is_told_of_at_once() {
     let held = File::open(directory.join("file")).unwrap();
     let begun = std::time::Instant::now();
     place.weft(&["umount", "m"]).failed(&["busy", "--lazy"]);
-    // Nobody was interrupted who might leave.
+    // No program that might leave was interrupted.
     assert!(begun.elapsed() < std::time::Duration::from_secs(8));
     drop(held);
     place.umount();
@@ -362,7 +362,7 @@ fn a_mount_waits_for_a_daemon_that_is_about_to_let_go() {
     std::fs::write(directory.join("file"), "kept").unwrap();
     place.weft(&["mount", "v", "m2"]).failed(&["make the directory"]);
     place.directory("m2");
-    // One that is mounted is not waited for.
+    // A mounted volume is not waited for.
     place.weft(&["mount", "v", "m2"]).failed(&["in use by another process"]);
     let daemon = place.daemon();
     signal(daemon, Signal::STOP);

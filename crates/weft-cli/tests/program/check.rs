@@ -133,7 +133,7 @@ fn a_conversion_that_is_not_whole_never_has_the_name_that_was_asked_for() {
     std::fs::write(place.path("w.unfinished"), "mine").unwrap();
     place.weft(&["convert", "v", "w", "--blocks", "database"]).could_not(&["w.unfinished exists", "remove it"]);
     assert_eq!(std::fs::read(place.path("w.unfinished")).unwrap(), b"mine");
-    // One that was killed leaves several files, all of which are named at once.
+    // A killed conversion leaves several files, all of which are named at once.
     std::fs::write(place.path("w.unfinished-wal"), "").unwrap();
     place
         .weft(&["convert", "v", "w", "--blocks", "database"])

@@ -73,7 +73,7 @@ fn a_volume_that_is_open_to_others_is_told_of_and_closed() {
     assert!(said.err.contains("closed to other users"), "{said:?}");
     assert_eq!(open(), 0);
     place.umount();
-    // What lies there besides is not the volume's.
+    // Other files there are not the volume's.
     let other = place.path("v/notes");
     std::fs::write(&other, "of somebody").unwrap();
     chmod(&other, 0o644);
@@ -146,7 +146,7 @@ fn a_link_is_not_unmounted_for_what_it_leads_to() {
     let directory = place.mounted();
     let link = place.path("link");
     std::os::unix::fs::symlink(&directory, &link).unwrap();
-    // As where somebody puts a link between finding the mount and unmounting it.
+    // Like a link that another user puts there between finding the mount and unmounting it.
     assert!(weft_fuse::unmount(&link, true).is_err());
     assert!(place.is_mounted("m"));
     // Named by a person it is resolved first.
@@ -210,7 +210,7 @@ fn a_daemon_is_refused_system_calls_that_no_daemon_makes() {
     // Without root the helper that unmounts needs its own privileges.
     assert_eq!(filters(place.daemon()), if is_root() { (2, false) } else { (0, true) });
     if is_root() {
-        // What stages run gets namespaces and users of its own still.
+        // Commands of stages still get namespaces and users of their own.
         std::fs::write(directory.join("file"), "abc").unwrap();
         place.weft(&["link", "m/file", "m/link", "-n", "exec 'tr a-z A-Z; id -u'"]).well();
         let shown = std::fs::read_to_string(directory.join("link")).unwrap();
@@ -238,7 +238,7 @@ fn a_server_without_a_mount_is_refused_system_calls_whoever_runs_it() {
         let mut command = place.command_as_stranger(&arguments);
         let mut child = Running(command.stdout(std::process::Stdio::piped()).spawn().unwrap());
         let mut said = String::new();
-        // Who is not heard to the end fails.
+        // A reader that ends early makes it fail.
         let mut heard = BufReader::new(child.0.stdout.take().unwrap());
         heard.read_line(&mut said).unwrap();
         assert!(said.starts_with("serving"), "{said}");

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use weft_testkit::Cluster;
 
-/// Longest wait for what a daemon does by itself.
+/// Longest wait for an action that a daemon takes by itself.
 const SOON: Duration = Duration::from_secs(60);
 
 /// A place with a volume `v` and a directory `m`.
@@ -27,14 +27,14 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
 }
 
-/// What `weft status --json` tells of the volume at `path`.
+/// Returns the status that `weft status --json` prints of the volume at `path`.
 fn status(place: &Place, path: &Path) -> Option<Value> {
     let said = place.weft(&["status", "--json"]);
     let all: Vec<Value> = serde_json::from_str(&said.out).unwrap();
     all.into_iter().find(|daemon| daemon["volume"].as_str() == path.to_str())
 }
 
-/// The control socket of process `pid`, and what it is called by.
+/// Returns the path of the control socket of process `pid`.
 fn socket(pid: u64) -> PathBuf {
     let directory = match is_root() {
         true => PathBuf::from("/run/weft"),
@@ -45,7 +45,7 @@ fn socket(pid: u64) -> PathBuf {
     entries.into_iter().find(|path| path.to_str().unwrap().ends_with(&ending)).expect("a socket of the daemon")
 }
 
-/// What the daemon that listens at `socket` answers to `request`.
+/// Returns the answer of the daemon that listens at `socket` to `request`.
 fn asked(socket: &Path, request: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     write!(stream, "{request} HTTP/1.1\r\nHost: weft\r\n\r\n").unwrap();
@@ -230,7 +230,7 @@ fn whatever_comes_to_the_socket_the_volume_is_served() {
     let socket = socket(place.daemon().into());
     let mut clients: Vec<UnixStream> = (0..60).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
-        // One may be closed already.
+        // A client may be closed already.
         let _ = match number % 3 {
             0 => client.write_all(&[0xff; 20_000]),
             1 => client.write_all(b"GET /stats HTTP/1.1\r\nX"),
@@ -319,7 +319,7 @@ fn a_directory_that_another_user_made_is_not_trusted_and_the_volume_is_served_wi
     let place = Place::new();
     place.weft(&["init", "v"]).well();
     let run = place.directory("run");
-    // Whose `v` is.
+    // The owner of `v`.
     place.weft_as_nobody(&["info", "v"]);
     for path in std::fs::read_dir(place.path("v")).unwrap() {
         chown(path.unwrap().path(), Some(65534), Some(65534)).unwrap();

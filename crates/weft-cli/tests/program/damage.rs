@@ -1,5 +1,5 @@
-//! Damage below a mount: what a disk or a stray write changed is an error on what it concerns, and
-//! stays one.
+//! Damage below a mount: data that a disk or a stray write changed gives errors where it is used,
+//! and stays an error.
 
 use crate::place::Place;
 use std::fs;

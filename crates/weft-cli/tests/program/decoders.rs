@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::yield_now;
 use std::time::{Duration, Instant};
 
-/// A field of what the kernel tells of process `pid`.
+/// Returns a field of the kernel's status of process `pid`.
 fn status(pid: Pid, field: &str) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_pid())).ok()?;
     status.lines().find_map(|line| Some(line.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned()))
@@ -46,7 +46,7 @@ fn nursery(parent: Pid) -> Pid {
     soon(|| children(parent).into_iter().find(is_it))
 }
 
-/// The decoders that come from there, of which there are some.
+/// Returns the decoders that `nursery` has started, once there are some.
 fn decoders(nursery: Pid) -> Vec<Pid> {
     soon(|| Some(children(nursery)).filter(|decoders| !decoders.is_empty()))
 }
@@ -99,7 +99,7 @@ fn a_decoder_that_is_killed_or_hangs_holds_up_nobody_and_all_end_with_the_mount(
     let killed = reader(&place, &link(1));
     signal(&stopped, Signal::KILL);
     let said = Said::from(killed.wait_with_output().unwrap());
-    // Whatever begins anew meanwhile, nobody gets a part for the whole.
+    // Even if a decoder starts again meanwhile, no program gets a part for the whole.
     let is_told = said.code == 1 && said.err.contains("Input/output error");
     assert!(is_told || said.code == 0 && said.out.as_bytes() == texts[1], "{said:?}");
     let read = soon(|| fs::read(link(1)).ok());

@@ -173,7 +173,8 @@ fn what_a_directory_holds_can_be_proved_without_it() {
     place.weft(&["prove", "same", "x"]).failed(&["same"]);
 }
 
-/// Volume `v` of a file whose bytes lie in a segment, a pair of keys, and what is signed.
+/// Makes a volume `v` of a file whose bytes lie in a segment, a pair of keys, and a signed
+/// attestation.
 fn signed() -> Place {
     let place = Place::new();
     std::fs::write(place.directory("from").join("file"), vec![7; 300_000]).unwrap();

@@ -1,4 +1,4 @@
-//! What a user does wrong: one clear line, an exit code that is not zero, nothing touched.
+//! Errors of users: one clear line, an exit code that is not zero, nothing touched.
 
 use crate::place::{Place, Said, copy_program, is_root};
 use std::collections::BTreeMap;
@@ -29,7 +29,8 @@ fn fails(place: &Place, arguments: &[&str], words: &[&str]) {
     assert!(all_below(&place.path("")) == before, "{arguments:?} touched something");
 }
 
-/// The same for commands of which 1 says that something is missing, and 2 that nothing was done.
+/// Does the same for commands whose code 1 says that something is missing, and 2 that nothing was
+/// done.
 #[track_caller]
 fn cannot(place: &Place, arguments: &[&str], words: &[&str]) {
     let before = all_below(&place.path(""));
@@ -388,7 +389,7 @@ fn options_of_volumes_in_postgres_are_refused_for_others() {
     }
 }
 
-/// A proof about the volume's own files is not what anybody wants.
+/// A proof about the volume's own files is of no use to anybody.
 #[test]
 fn a_colon_too_few_or_too_many_is_pointed_out() {
     let place = Place::new();

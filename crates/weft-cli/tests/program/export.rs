@@ -1,5 +1,5 @@
-//! `weft export` where something goes wrong: what is missing is named, and no file is there that is
-//! not whole.
+//! `weft export` where something goes wrong: missing files are named, and each file that is there
+//! is whole.
 
 use crate::place::{Place, is_root};
 use crate::transfer::assert_same;
@@ -37,7 +37,7 @@ fn a_link_that_gives_nothing_is_named_and_counted_and_the_exit_code_says_so() {
     volume_of(&place);
     place.weft(&["link", "v:file", "v:good", "--network", "upper"]).well();
     place.weft(&["link", "v:file", "v:bad", "--network", "gzip -d"]).well();
-    // Its length is not told before it is read.
+    // Its length is not known before it is read.
     place.weft(&["link", "v:file", "v:lazy", "--lazy", "--network", "grep gzip"]).well();
     let said = place.weft(&["export", "--json", "v", "out"]);
     assert!(said.err.contains("weft: out/bad: not exported: the transformation link gives nothing"), "{}", said.err);
@@ -190,7 +190,7 @@ fn a_full_disk_ends_an_export_with_a_summary_and_leaves_only_whole_files() {
     }
     volume_of(&place);
     place.directory("out");
-    // A file system of its own, of which nobody else knows and that is gone with the last process.
+    // A file system of its own, which nobody else knows and which is gone with the last process.
     let script = "mount -t tmpfs -o size=1m none out || exit 77
         \"$0\" export --json v out; echo \"code $?\"; stat -c '%s %n' $(find out -type f)";
     let mut command = Command::new("unshare");

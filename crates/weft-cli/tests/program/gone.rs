@@ -1,5 +1,5 @@
-//! Rows of a volume that are gone as a whole: every command tells, or gives all there is, bit for
-//! bit; a repair keeps what is there.
+//! Rows of a volume that are gone as a whole: every command reports that, or gives all there is,
+//! bit for bit; a repair keeps existing data.
 
 use crate::place::Place;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// What is found at a path: bytes, or the number of an error.
+/// Content found at each path: bytes, or the number of an error.
 type Found = BTreeMap<String, Result<Vec<u8>, i32>>;
 
 /// All that can be reached below `root`.
@@ -48,7 +48,7 @@ fn walk(root: &Path) -> Found {
     found
 }
 
-/// A volume `v` with some of everything, and what is in it.
+/// Makes a volume `v` with some of everything. Returns its content.
 fn filled(place: &Place, blocks: &str) -> Found {
     let from = place.directory("from");
     for directory in ["few", "few/deep", "empty"] {

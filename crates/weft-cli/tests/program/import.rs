@@ -1,4 +1,4 @@
-//! `weft import` where something goes wrong: what is missing is named, and no file in the volume is
+//! `weft import` where something goes wrong: missing files are named, and no file in the volume is
 //! cut short.
 
 use crate::place::Place;
@@ -236,7 +236,7 @@ fn a_volume_whose_name_holds_a_colon_is_the_same_for_all_commands() {
         place.weft(&["export", &format!("{volume}:in:side"), &out]).well();
         assert_eq!(std::fs::read(place.path(out).join("file")).unwrap(), b"there");
     }
-    // What is there wins, and what is none is said to be none by its whole name.
+    // An existing file wins, and a missing one is reported by its whole name.
     std::fs::write(place.path("a:b:c"), "a file").unwrap();
     assert!(place.weft(&["digest", "a:b:c"]).well().ends_with("  a:b:c\n"));
     place.weft(&["export", "./no:thing", "nowhere"]).could_not(&["there is no volume at ./no:thing"]);

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest wait for what a daemon does by itself.
+/// Longest wait for an action that a daemon takes by itself.
 const SOON: Duration = Duration::from_secs(60);
 
 #[track_caller]
@@ -23,7 +23,7 @@ fn await_that(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Has the daemon of `m` hang up.
+/// Sends SIGHUP to the daemon of `m`.
 fn hang_up(place: &Place) {
     kill_process(Pid::from_raw(place.daemon().cast_signed()).unwrap(), Signal::HUP).unwrap();
 }
@@ -50,7 +50,7 @@ fn a_hang_up_has_the_log_opened_again_and_the_mount_lives_on() {
     hang_up(&place);
     await_that("it is made anew", || log.exists());
     assert_eq!(std::os::unix::fs::MetadataExt::mode(&log.metadata().unwrap()) & 0o7777, 0o600);
-    // What cannot be opened is told where messages went before.
+    // A failure to open is logged where messages went before.
     fs::rename(&log, place.path("v/weft.log.2")).unwrap();
     fs::create_dir(&log).unwrap();
     hang_up(&place);

@@ -8,8 +8,8 @@ use std::process::Command;
 /// Pages of 4 KiB, which volumes have.
 const PAGE: u64 = 4096;
 
-/// A write of the root of a table that a disk lost leaves an older one, which does not lead to the
-/// rows that came later. They still lie there, and what a salvage brings, no repair may destroy.
+/// A disk that lost a write of a table's root leaves an older one, which does not lead to later
+/// rows. They still lie there; a salvage recovers them, and no repair may destroy them.
 #[test]
 fn no_repair_destroys_rows_that_nothing_leads_to() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! Files of a volume that are missing, of another time, or used by others: told by name, and
-//! nothing is changed.
+//! Files of a volume that are missing, of another time, or used by others: they are reported by
+//! name, and nothing is changed.
 
 use crate::place::{Place, write_synced};
 use std::fs;
@@ -170,7 +170,7 @@ fn operations_that_a_volume_does_not_take_are_told_beforehand_and_given_up_by_na
     place.weft(&["check", "v"]).well();
 }
 
-/// Each log that is gone or of another moment is told, and nothing of it is missed in silence.
+/// Each log that is gone or of another moment is reported, and no loss is silent.
 #[test]
 fn a_salvage_tells_of_logs_that_are_gone_or_of_another_moment() {
     for blocks in ["segments", "database"] {

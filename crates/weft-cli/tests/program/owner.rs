@@ -130,7 +130,7 @@ fn a_repair_gives_nobody_what_no_weft_of_roots_has_made() {
     std::fs::remove_file(planted("00000007.seg")).unwrap();
     let said = place.weft(&["check", "--repair", "own/v"]);
     assert!(said.code != 0 && said.err.contains("00000008.seg") && said.err.contains("belongs to root"), "{said:?}");
-    // What has the name of a log, in a directory for everybody, is no log for that.
+    // A file named like a log, in a directory for everybody, is no log for that.
     place.weft_as_stranger(&["init", "backup", "--blocks", "database"]).well();
     let log = place.path("backup.log");
     std::fs::write(&log, "of root").unwrap();
@@ -161,7 +161,7 @@ fn root_writes_no_log_where_the_owner_leads_it_by_a_link() {
     symlink(&roots, place.path("own/v")).unwrap();
     let pid = rustix::process::Pid::from_raw(daemon.cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
-    // What it says of that goes to the file from before.
+    // Its message about that goes to the file from before.
     let log = place.path("own/moved/weft.log");
     let begun = Instant::now();
     while !std::fs::read_to_string(&log).unwrap().contains("cannot open the log") {
@@ -300,7 +300,7 @@ fn root_follows_no_link_of_one_user_to_the_volume_of_another() {
         rustix::fs::chownat(CWD, &link, self::user(user), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
         place.weft(&["info", name]).well();
     }
-    // One of root's may have been moved there.
+    // A link of root's may have been moved there.
     rustix::fs::chownat(CWD, &link, self::user(0), None, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).unwrap();
     place.weft(&["info", "other/v"]).failed(&["symbolic link of user 65533"]);
 }

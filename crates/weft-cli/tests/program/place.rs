@@ -13,7 +13,7 @@ pub struct Place {
     directory: TempDir,
 }
 
-/// What a command said and how it ended.
+/// Output of a command, and its end.
 #[derive(Debug)]
 pub struct Said {
     pub code: i32,
@@ -29,20 +29,20 @@ impl From<Output> for Said {
 }
 
 impl Said {
-    /// It went well; gives what it printed.
+    /// Checks that it went well. Returns its output.
     #[track_caller]
     pub fn well(self) -> String {
         assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
         self.out
     }
 
-    /// It failed with exit code 1 and one line of error that holds each of `words`.
+    /// Checks that it failed with exit code 1 and one line of error that holds each of `words`.
     #[track_caller]
     pub fn failed(self, words: &[&str]) {
         self.refused(1, words);
     }
 
-    /// It could not do it at all, said in one line that holds each of `words`.
+    /// Checks that it could not do it at all, reported in one line that holds each of `words`.
     #[track_caller]
     pub fn could_not(self, words: &[&str]) {
         self.refused(2, words);
@@ -64,7 +64,7 @@ impl Said {
         }
     }
 
-    /// It did what could be done, and something is missing; gives its summary in JSON.
+    /// Checks that it did what it could, and something is missing. Returns its summary in JSON.
     #[track_caller]
     pub fn partly(self) -> serde_json::Value {
         assert_eq!(self.code, 1, "{self:?}");
@@ -131,8 +131,7 @@ impl Place {
         said
     }
 
-    /// Runs `weft` as somebody who owns nothing but volume `v`, if this is root; else as whoever
-    /// this is.
+    /// Runs `weft` as a user who owns nothing but volume `v`, if this is root; else as this user.
     pub fn weft_as_nobody(&self, arguments: &[&str]) -> Said {
         use std::os::unix::fs::chown;
         if is_root() {
@@ -141,7 +140,7 @@ impl Place {
         self.weft_as_stranger(arguments)
     }
 
-    /// Runs `weft` as somebody who owns nothing, if this is root; else as whoever this is.
+    /// Runs `weft` as a user who owns nothing, if this is root; else as this user.
     pub fn weft_as_stranger(&self, arguments: &[&str]) -> Said {
         self.command_as_stranger(arguments).output().unwrap().into()
     }
@@ -176,7 +175,7 @@ impl Place {
         self.weft(&["mount", "v", "m"]).well();
     }
 
-    /// Unmounts what is at `m`.
+    /// Unmounts `m`.
     #[track_caller]
     pub fn umount(&self) {
         self.weft(&["umount", "m"]).well();
@@ -188,8 +187,7 @@ impl Place {
         stats["pid"].as_u64().unwrap().try_into().unwrap()
     }
 
-    /// Ends the daemon of `m` without a word, and removes the dead mount once the volume that
-    /// `hold` belongs to is let go of.
+    /// Kills the daemon of `m`, and removes the dead mount once the volume of `hold` is closed.
     #[track_caller]
     pub fn kill(&self, hold: &str) {
         use rustix::process::{Pid, Signal, kill_process};
@@ -200,7 +198,7 @@ impl Place {
         assert!(said.contains("the daemon of") && said.contains("had ended"), "{said}");
     }
 
-    /// Whether something is mounted at `name`.
+    /// True if a file system is mounted at `name`.
     pub fn is_mounted(&self, name: &str) -> bool {
         let mounts = String::from_utf8_lossy(&std::fs::read("/proc/self/mounts").unwrap()).into_owned();
         let wanted = self.path(name);
@@ -238,8 +236,8 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What `script` did, run by a shell that has mounts of its own and `weft` as `$0`; none, said
-/// loudly, where that cannot be.
+/// Runs `script` by a shell that has mounts of its own and `weft` as `$0`; none, with a loud
+/// message, where that cannot be.
 pub fn apart(place: &Place, script: &str) -> Option<Said> {
     let test = std::thread::current().name().unwrap_or("test").to_owned();
     let may = is_root() && Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());

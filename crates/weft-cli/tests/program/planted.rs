@@ -1,4 +1,4 @@
-//! Files that somebody else put into a volume, or that another copy of it has, too.
+//! Files that another user put into a volume, or that another copy of it has, too.
 
 use crate::place::{Place, is_root, write_synced};
 use std::os::unix::fs::{chown, symlink};

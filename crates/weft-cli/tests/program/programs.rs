@@ -4,7 +4,7 @@ use crate::place::Place;
 use std::fs::{self, File};
 use std::process::{Command, Output, Stdio};
 
-/// What `command` does in `place`, with the content of `input` before it.
+/// Runs `command` in `place`, with the content of `input` before it.
 fn run(place: &Place, command: &[&str], input: Option<&str>) -> Output {
     let program = if command[0] == "weft" { env!("CARGO_BIN_EXE_weft") } else { command[0] };
     let input = input.map_or(Stdio::null(), |input| File::open(place.path(input)).unwrap().into());
@@ -141,7 +141,7 @@ fn stages_and_commands_are_joined() {
     assert_eq!(pipe("ls | cat other | wc -l | sed p"), "1\n1\n");
     assert_eq!(pipe("yes | head -3 | wc -l"), "3\n");
     assert_eq!(pipe("cat 'a file' | concat(upper, lower) | tail -1 | od -c | head -1"), "0000000   a  \\n\n");
-    // Who has seen enough ends all before it.
+    // A reader that has seen enough ends all before it.
     assert_eq!(
         pipe(
             "permute 111111112222222233333333444444445555555566666666777777778888888899999999 | dd bs=4 count=1 2>/dev/null"

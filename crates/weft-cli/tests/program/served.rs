@@ -60,7 +60,7 @@ fn call(stream: &mut TcpStream, program: u32, procedure: u32, words: &[u32]) -> 
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
 
-/// As any user can call: from a port that is not reserved.
+/// The call is one that any user can make: from a port that is not reserved.
 #[test]
 fn the_log_tells_of_a_client_that_is_not_let_in_once() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! A directory tree with one of everything, and what can be told of a tree.
+//! A directory tree with one of everything, and the facts that tests compare.
 
 use crate::place::is_root;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, XattrFlags};
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What there is to know of one file.
+/// All facts about one file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Told {
     mode: u32,
@@ -23,7 +23,7 @@ pub struct Told {
     device: u64,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     content: Vec<u8>,
-    /// Where its data begins and ends, between holes.
+    /// Beginning and end of its data, between holes.
     data: Vec<(u64, u64)>,
 }
 
@@ -34,7 +34,7 @@ impl Told {
     }
 }
 
-/// What there is to know of all below a directory.
+/// All facts about everything below a directory.
 pub type Tree = BTreeMap<PathBuf, Told>;
 
 /// Describes all below `root`, and `root` itself.

@@ -1,5 +1,5 @@
-//! Where a volume lies and what it is called: nothing that was synced is lost by that, and nothing
-//! of others is touched.
+//! Place and name of a volume: no change of them loses synced data, and other users' files stay
+//! untouched.
 
 use crate::place::{Place, apart, write_synced};
 use std::fs::File;

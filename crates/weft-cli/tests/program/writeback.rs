@@ -1,4 +1,5 @@
-//! What the kernel keeps of writes and cannot pass on later: it tells one fsync, and forgets them.
+//! Writes that the kernel has cached and cannot write back: one fsync reports them, and then they
+//! are forgotten.
 
 use crate::place::Place;
 use std::fs::{self, File};

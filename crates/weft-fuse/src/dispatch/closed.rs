@@ -1,24 +1,24 @@
 //! The asker of each request, and links that are closed to it ([`weft_vfs::Reach`]).
 //!
-//! The kernel has one set of attributes and one page cache for each node, and answers everybody
-//! from them. So a link has several nodes: one while everybody may be told of it; one for each user
-//! to whom it is open otherwise ([`super::personal::PersonalNodes`]); and one for all to whom it is
+//! The kernel has one set of attributes and one page cache for each node, and answers all users
+//! from them. So a link has several nodes: one while everybody may know of it; one for each user to
+//! whom it is open otherwise ([`super::personal::PersonalNodes`]); and one for all to whom it is
 //! closed, whose number has one bit more ([`CLOSED`]). That one always looks the same and cannot be
 //! opened. The latter two are not cached: each path lookup asks again. A user who comes to a node
 //! that is not for that user gets `ESTALE`; the kernel then looks the name up again. A descriptor
-//! that was passed on tells its holder the attributes if both the holder and the node's user may
+//! that was passed on shows its holder the attributes if both the holder and the node's user may
 //! know them.
 //!
-//! Views have one node, since a directory that is in use keeps it (getcwd(), mounts). Of one that
-//! is not for everybody the kernel is told nothing that follows from what it shows; it asks for
-//! the permission bits each time, and the volume is asked about each name and each listing.
+//! Views have one node, since a directory that is in use keeps it (getcwd(), mounts). If a view is
+//! not for everybody, the kernel caches nothing that follows from its content: it asks for the
+//! permission bits each time, and the volume is asked about each name and each listing.
 //!
 //! Pages that one user may see and another may not are kept out of the page cache. Links that are
-//! not for everybody are opened past it, and a read that fills it is answered with what everybody
-//! may read. This takes a mount that is told of opens. On a shared mount that is not, links that
-//! are not for everybody are closed to all; the first lookup of one has the next mount told. A link
-//! that is read past the cache, or written, is used with the rights of its opener, whoever holds
-//! the descriptor later.
+//! not for everybody are opened past it, and a read that fills it gets what everybody may read.
+//! This takes a mount that reports opens. On a shared mount that does not, links that are not for
+//! everybody are closed to all; the first lookup of one makes the next mount report opens. A link
+//! that is read past the cache, or written, is used with the rights of its opener, whatever user
+//! holds the descriptor later.
 
 use super::links::Valid;
 use super::opens::Opened;
@@ -40,12 +40,12 @@ pub(super) struct Node {
     pub(super) door: Door,
 }
 
-/// The users whom a node of a link is for.
+/// Users who may use a node of a link.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Door {
     Everybody,
     User(u32),
-    /// Those to whom it is closed.
+    /// Users to whom it is closed.
     Closed,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn asker(header: &Header) -> Asker {
 }
 
 impl Server {
-    /// Returns the node that has this number; none if the kernel was told to forget it.
+    /// Returns the node that has this number; none if the kernel has been made to forget it.
     pub(super) fn node(&self, number: u64) -> Option<Node> {
         if is_personal(number) {
             let (ino, user) = self.personal.get(number)?;
@@ -65,7 +65,7 @@ impl Server {
         Some(Node { ino: Ino(number & !CLOSED), door })
     }
 
-    /// Notes that the kernel has forgotten node `number`, of which it was told so many `times`.
+    /// Notes that the kernel has forgotten `times` lookups of node `number`.
     pub(super) fn forgotten(&self, number: u64, times: u64) {
         let Some(node) = self.node(number) else { return };
         if is_personal(number) {
@@ -74,7 +74,8 @@ impl Server {
         self.vfs.release(node.ino, times);
     }
 
-    /// Returns the number of the node that `user` finds, who sees `attributes`. The kernel is told.
+    /// Returns the number of the node that `user` finds, who sees `attributes`, and counts the
+    /// lookup.
     pub(super) fn tell_node(&self, user: u32, attributes: &Attributes) -> u64 {
         let ino = attributes.ino;
         match attributes.reach {
@@ -84,8 +85,9 @@ impl Server {
         }
     }
 
-    /// Replaces what `user` sees of the file behind `node` by what the kernel may keep there. None:
-    /// it is no node for that user. `WouldBlock` and others.
+    /// Replaces `seen`, the attributes that `user` sees of the file behind `node`, by those the
+    /// kernel may cache there. None if the node is not for that user. Fails with `WouldBlock` and
+    /// others.
     pub(super) fn told_at(&self, node: Node, user: u32, seen: Attributes) -> weft_vfs::Result<Option<Attributes>> {
         if seen.computed.is_none() {
             return Ok(Some(seen));
@@ -102,7 +104,7 @@ impl Server {
         Ok(is_for.then_some(attributes))
     }
 
-    /// How long the kernel may keep `attributes` at `node`.
+    /// Returns the time for which the kernel may cache `attributes` at `node`.
     pub(super) fn valid_at(&self, node: Node, attributes: &Attributes) -> Duration {
         match node.door {
             Door::Everybody => self.valid(attributes).attributes,
@@ -111,7 +113,8 @@ impl Server {
         }
     }
 
-    /// How long the kernel may keep `attributes`, and the name by which it has found their node.
+    /// Returns the time for which the kernel may cache `attributes`, and the name that led to their
+    /// node.
     pub(super) fn valid(&self, attributes: &Attributes) -> Valid {
         self.links.valid(&self.vfs, attributes, self.options.valid)
     }
@@ -127,7 +130,7 @@ impl Server {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// `attributes` as they can be told on this mount.
+    /// Returns `attributes` as this mount may report them.
     pub(super) fn as_told(&self, attributes: Attributes) -> weft_vfs::Result<Attributes> {
         if attributes.reach != Reach::Some || !self.is_shared() {
             return Ok(attributes);
@@ -153,7 +156,8 @@ impl Server {
         self.vfs.closed_attributes(attributes.ino)
     }
 
-    /// Returns the asker of a read.
+    /// Pages go to other users, too; mapping a file that is opened past the cache also asks for
+    /// pages.
     pub(super) fn reader(&self, header: &Header, opened: Opened, flags: u32) -> Asker {
         // Pages go to others, too; mapping what is opened past the cache also asks for pages.
         if flags & READ_LOCKOWNER == 0 && self.is_shared() {
@@ -162,7 +166,7 @@ impl Server {
         self.opener(opened).unwrap_or_else(|| asker(header))
     }
 
-    /// Returns who has opened this, if that is kept.
+    /// Returns the opener, if it is recorded.
     pub(super) fn opener(&self, opened: Opened) -> Option<Asker> {
         if opened.has_opener() { self.openers.lock().get(&opened.0).cloned() } else { None }
     }

@@ -7,8 +7,8 @@ use crate::protocol::{Body, DATA_BYTES_MAX, Header, Opcode, Reply};
 use std::ops::Range;
 use weft_vfs::{AllocateMode, Error, ErrorKind, Ino, Privileges, Whence};
 
-/// Does `work` with what a program sees of `ino`, which is `seen`; if that was popped meanwhile,
-/// with what it sees now.
+/// Does `work` with `seen`, the file that a program sees as `ino`; if that was popped meanwhile,
+/// with the file it sees now.
 fn unless_popped<T>(
     (ino, seen): (Ino, Ino),
     now: impl FnOnce() -> Ino,
@@ -26,7 +26,7 @@ impl Server {
         let (offset, size, flags) = (body.u64()?, body.u32()? as usize, body.u32()?);
         let size = size.min(DATA_BYTES_MAX);
         let _asking = self.reader(header, opened, flags).asks();
-        // To the page cache, what is missing in an answer is missing in the file.
+        // The page cache takes bytes that are missing in a reply as missing in the file.
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
         if opened.is_draft() && opened.is_direct() {
             if let Some(data) = self.vfs.read_draft(seen, offset, size)? {
@@ -66,8 +66,9 @@ impl Server {
         Ok(())
     }
 
-    /// Takes in that the kernel has passed on what it kept of `range` of `ino`, or that this
-    /// failed. Then it forgets: reads would give what is missing, until it drops the pages.
+    /// Notes that the kernel has written back its cached `range` of `ino`, or that this failed.
+    /// After a failure the kernel drops its pages: until then, reads would return data that is not
+    /// stored.
     fn passed_on(&self, ino: Ino, range: Range<u64>, error: Option<&Error>) {
         match error {
             None => self.vfs.writeback_done(ino, range),
@@ -105,8 +106,8 @@ impl Server {
     pub(super) fn lseek(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         body.skip(8)?;
         if self.options.writeback {
-            // The kernel may hold what makes a hole none, and does not write it out before it asks.
-            // Now it answers itself: no holes.
+            // The kernel may cache data for a hole, and does not write it back before it asks. With
+            // this error it answers itself: no holes.
             return Err(Failure::Errno(libc::ENOSYS));
         }
         let offset = body.u64()?;
@@ -143,7 +144,8 @@ impl Server {
             Err(ErrorKind::NotSupported.into())
         };
         let copied = match copied {
-            // The kernel would copy from its cache of pages, which has none of what is not for all.
+            // The kernel would copy from its page cache, which has no pages of files that are not
+            // for all.
             Err(error) if error.kind() == ErrorKind::NotSupported && opened.has_opener() => {
                 self.copy_by_hand(header, (from, opened), (to, opened_to), len)
             }
@@ -156,8 +158,8 @@ impl Server {
         Ok(())
     }
 
-    /// Copies up to `len` bytes of what the program sees `from` there `to` there; as many as one
-    /// read gives.
+    /// Copies up to `len` bytes, as the program sees them, from `from` to `to`; at most what one
+    /// read returns.
     fn copy_by_hand(
         &self,
         header: &Header,

@@ -15,15 +15,15 @@ const ENTRY_BYTES: usize = 128;
 
 const DIRECTORY_MODE: u32 = libc::S_IFDIR;
 
-/// The number by which the kernel names a directory that it opened, if it keeps its listing.
+/// Handle of an open directory whose listing the kernel caches.
 const SHARED: u64 = 0;
-/// The same, if it asks each time.
+/// Handle of an open directory whose listing the kernel asks for each time.
 const PRIVATE: u64 = 1;
 
 impl Server {
-    /// Answers OPENDIR. Of a view that is not for everybody the kernel keeps no listing, which
-    /// would go to those, too, who opened it before. A mount that is not told of opens is not told
-    /// of these either, and lists no such views.
+    /// Answers OPENDIR. The kernel does not cache the listing of a view that is not for everybody,
+    /// since that would also go to users who opened it before. A mount that does not report opens
+    /// does not report these either, and lists no such views.
     pub(super) fn opendir(&self, ino: Ino, reply: &mut Reply) -> Outcome {
         if !self.opens || !self.is_shared() {
             return Err(Failure::Errno(libc::ENOSYS));
@@ -88,15 +88,15 @@ impl Server {
         let listed = self.vfs.read_directory_attributes(caller, ino, start(offset), limit.max(1))?;
         let mut full = false;
         for (entry, attributes) in listed {
-            // Links are among those without, and so is what is seen through a pushed network: its
-            // length may not be known, and the kernel would wait for reads of it.
+            // Links are among those without, and so are files seen through a pushed network: their
+            // length may not be known, and the kernel would wait for reads of them.
             let is_told = |attributes: &Attributes| self.vfs.seen(attributes.ino, None) == attributes.ino;
             let told = attributes.filter(|attributes| !full && is_told(attributes));
             let before = reply.len();
             if !full {
                 match &told {
                     Some(attributes) => reply.entry_out(attributes.ino.0, attributes, self.valid(attributes)),
-                    // The kernel asks when somebody wants to know.
+                    // The kernel asks when a program wants to know.
                     None => reply.no_entry(Duration::ZERO),
                 }
                 push(reply, &entry);
@@ -113,7 +113,7 @@ impl Server {
         Ok(())
     }
 
-    /// `.` and `..`, at the start of a listing.
+    /// Lists `.` and `..`, at the start of a listing.
     fn dots(&self, ino: Ino, offset: u64, reply: &mut Reply, before: impl Fn(&mut Reply)) -> weft_vfs::Result<()> {
         if offset < 1 {
             before(reply);

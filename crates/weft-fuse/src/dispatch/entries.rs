@@ -8,14 +8,14 @@ use weft_vfs::{Attributes, Caller, ErrorKind, Holds, Ino, Kind, MakeNode, Rename
 
 impl Server {
     fn reply_entry(&self, caller: Caller, result: weft_vfs::Result<Attributes>, reply: &mut Reply) -> Outcome {
-        // What was done is done: nothing may fail here.
+        // The operation is done: nothing may fail here.
         let attributes = self.vfs.seen_roughly(result?);
         let node = self.tell_node(caller.uid, &attributes);
         let is_computed = attributes.computed.is_some() && attributes.kind == Kind::File;
         if is_computed && !weft_vfs::is_virtual(attributes.ino) {
-            // The kernel takes none of a file that it knows if it was told, since it asked, that
-            // they changed. Of another length it would wait for reads of the file, with the
-            // directory locked.
+            // The kernel ignores the attributes in a reply about a file that it knows if it was
+            // notified, since it asked, that they changed. With a changed length it would wait for
+            // reads of the file, with the directory locked.
             self.attributes_changed(Ino(node));
         }
         reply.entry_out(node, &attributes, self.valid(&attributes));
@@ -37,7 +37,7 @@ impl Server {
                 reply.no_entry(self.missing_valid());
                 Ok(())
             }
-            // In a view there may be, at any time.
+            // In a view there may be one, at any time.
             Err(error) if links::is_momentary(error.kind()) => {
                 reply.no_entry(Duration::ZERO);
                 Ok(())
@@ -49,8 +49,8 @@ impl Server {
         }
     }
 
-    /// Who finds a link by its name may go on with what the kernel keeps of it. It was held, and is
-    /// not any more if that fails.
+    /// Waits until the kernel has dropped stale data of a link that was looked up, since the
+    /// program may use the kernel's caches next. Releases the link if that fails.
     fn settled(&self, attributes: Attributes) -> Result<Attributes, Failure> {
         if attributes.computed.is_some() {
             if attributes.kind == Kind::File && self.options.writeback {

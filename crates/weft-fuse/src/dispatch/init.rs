@@ -4,13 +4,12 @@ use super::{Failure, Outcome, Server};
 use crate::protocol::flags::init;
 use crate::protocol::{Body, CutShort, DATA_BYTES_MAX, MAJOR, MINOR, Reply};
 
-/// What is asked for where the kernel offers it: everything that lets it answer from its own caches
+/// Flags to ask for where the kernel offers them: those that let it answer from its own caches
 /// (this daemon is the only writer), and the checks and clean-ups that it leaves to the file
 /// system.
 ///
-/// Without `FUSE_ASYNC_DIO`: after an asynchronous write around the page cache the kernel does not
-/// forget the pages that a reader has filled
-/// meanwhile with what was there before (xfstests generic/451).
+/// Without `FUSE_ASYNC_DIO`: after an asynchronous write around the page cache, the kernel does not
+/// drop pages that a reader has filled meanwhile with the old data (xfstests generic/451).
 const WANTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
@@ -27,16 +26,16 @@ const WANTED: u64 = init::ASYNC_READ
     | init::SETXATTR_EXT
     | init::INIT_EXT;
 
-/// Beside that, where the volume keeps the locks of programs.
+/// Flags to add where the volume keeps the locks of programs.
 const LOCKS: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
 
 /// Requests that may wait in the kernel in the background (read-ahead, write-back).
 const BACKGROUND_MAX: u16 = 64;
 
-/// Oldest protocol spoken (Linux 5.4): the first with everything that replies here say.
+/// Oldest protocol spoken (Linux 5.4): the first with all fields of the replies here.
 const MINOR_MIN: u32 = 31;
 
-/// What the kernel says of itself (`struct fuse_init_in`).
+/// Version and features that the kernel offers (`struct fuse_init_in`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     major: u32,
@@ -53,18 +52,18 @@ impl Offer {
         Ok(Offer { major, minor, readahead, flags: u64::from(low) | u64::from(high) << 32 })
     }
 
-    /// Whether an answer ends the handshake: a kernel of a later major version asks once more.
+    /// True if an answer ends the handshake: a kernel of a later major version asks once more.
     pub(crate) fn is_settled(&self) -> bool {
         self.major <= MAJOR
     }
 
-    /// Whether requests may come over io_uring.
+    /// True if requests may come over io_uring.
     pub(crate) fn has_rings(&self) -> bool {
         self.flags & init::OVER_IO_URING != 0
     }
 }
 
-/// How requests will come.
+/// Transport of the requests to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
     /// Over the device alone.
@@ -82,7 +81,7 @@ impl Server {
         self.meets(offer.minor);
         reply.u32(MAJOR);
         if offer.major > MAJOR {
-            // The kernel asks again, in words of this version.
+            // The kernel asks again, in this version's format.
             reply.u32(MINOR);
             reply.raw(&[0; 56]);
             return Ok(());

@@ -30,8 +30,8 @@ impl Server {
         Ok(())
     }
 
-    /// Sent by kernels since Linux 6.6, for the time of creation alone: the rest they ask for by
-    /// GETATTR.
+    /// Answers STATX. Kernels since Linux 6.6 send it for the time of creation alone; they ask for
+    /// the rest by GETATTR.
     pub(super) fn statx(&self, header: &Header, node: Node, reply: &mut Reply) -> Outcome {
         let attributes = self.looked_at(header, node)?;
         reply.statx_out(&attributes, self.valid_at(node, &attributes));
@@ -95,7 +95,7 @@ impl Server {
         self.reply_set(header, node, set?, reply)
     }
 
-    /// Sets the size of what `ino` is seen as, and the rest of `ino` itself.
+    /// Sets the size of the file that `ino` is seen as, and the rest of `ino` itself.
     fn set_seen(&self, ino: Ino, seen: Ino, changes: SetAttributes) -> weft_vfs::Result<Attributes> {
         let (size, writer) = (changes.size, changes.writer);
         if size.is_some() {
@@ -114,7 +114,7 @@ impl Server {
     fn reply_set(&self, header: &Header, node: Node, attributes: Attributes, reply: &mut Reply) -> Outcome {
         let attributes = match self.told_at(node, header.uid, attributes) {
             Ok(Some(told)) => told,
-            // They are set, whatever may be told of them.
+            // They are set, whether they may be reported or not.
             Ok(None) | Err(_) => self.vfs.closed_attributes(node.ino)?,
         };
         reply.attr_out(&attributes, self.valid_at(node, &attributes));

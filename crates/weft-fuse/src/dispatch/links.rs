@@ -1,15 +1,15 @@
-//! What the kernel keeps of transformation links.
+//! The kernel's caches of transformation links.
 //!
-//! It keeps their attributes and content as those of files, and is told when a link gives something
-//! else. Forgetting attributes takes no lock, so whoever made the change tells that. Forgetting
-//! content waits for reads in flight, which this daemon serves, so threads of their own tell that
-//! ([`jobs`]); and who asks for attributes meanwhile, as everybody does who opens the link, is
-//! answered when it is done.
+//! The kernel caches their attributes and content like those of files, and is notified when a
+//! link's content changes. Invalidating attributes takes no lock, so the thread that made the
+//! change does it. Invalidating content waits for reads in flight, which this daemon serves, so
+//! threads of their own do it ([`jobs`]). A program that opens the link meanwhile asks for its
+//! attributes, and is answered when the content is invalidated.
 //!
-//! The kernel drops attributes for which it asked before it was told to forget content. `fstat`
+//! The kernel drops attributes for which it asked before the notice to forget content. `fstat`
 //! shows them, but a mapping of a link that has grown would end where it ended before. And a
-//! program that has the link open reads on without asking. So a request that changes what a link
-//! gives is answered when the content is forgotten, if that is soon ([`SOON`]).
+//! program that has the link open reads on without asking. So a request that changes a link's
+//! content is answered when the kernel has forgotten it, if that is soon ([`SOON`]).
 
 mod jobs;
 
@@ -26,60 +26,58 @@ use std::time::{Duration, Instant};
 use weft_vfs::blocking::Wait;
 use weft_vfs::{Attributes, Change, ErrorKind, Ino, Kind, Observer, Reach, Result, Vfs};
 
-/// Links are not for mounts with `--writeback`: the kernel then goes by the length that it knows,
-/// whatever it is told later.
+/// Error for links on mounts with `--writeback`: there the kernel goes by the length that it knows
+/// and ignores later notices.
 pub(super) const WRITEBACK: Failure = Failure::Errno(libc::EOPNOTSUPP);
 
-/// How long the kernel may answer from what it was told of views of directories, and nobody tells
-/// it of.
+/// Time for which the kernel may cache views of directories, whose changes are not reported.
 const VIEW_VALID: Duration = Duration::from_secs(1);
 
-/// Who waits longer for the kernel to forget something is answered all the same: whatever is in its
-/// way may be waiting for the answer.
+/// Longest wait for the kernel to forget content. The request is then answered all the same: the
+/// read in its way may be waiting for this answer.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Longest wait of the answer to a change for the kernel to forget what links gave before. Somebody
-/// may be reading what takes long to compute.
+/// Longest wait of the answer to a change for the kernel to forget the old content of links. A read
+/// of content that takes long to compute may be in flight.
 const SOON: Duration = Duration::from_millis(20);
 
-/// After this long nobody is on the way any more who was told of a link just before it changed, of
-/// which the kernel did not know then.
+/// Time after which all answers about a link made just before it changed have arrived, for links
+/// that the kernel did not know then.
 const ON_THE_WAY: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// Links that the request which this thread serves has outdated, if it serves one.
+    /// Links that the request served by this thread has outdated, if it serves one.
     static OUTDATED: RefCell<Option<Vec<Ino>>> = const { RefCell::new(None) };
 }
 
-/// Serves a request by `serve`. Returns the links that it has outdated, too.
+/// Serves a request by `serve`. Also returns the links that it has outdated.
 pub(super) fn outdating<T>(serve: impl FnOnce() -> T) -> (T, Vec<Ino>) {
     OUTDATED.set(Some(Vec::new()));
     let served = serve();
     (served, OUTDATED.take().unwrap_or_default())
 }
 
-/// The links, and the files that were written by way of links, of which the kernel is about to
-/// forget content.
+/// Links, and files written through links, whose content the kernel is about to forget.
 #[derive(Default)]
 pub(super) struct Forgetting {
-    /// How often each is yet to be told of.
+    /// Number of notices still to be sent, by inode.
     pending: Mutex<HashMap<Ino, usize>>,
-    /// Signalled when one was.
+    /// Signalled when a notice was sent.
     done: Condvar,
     notices: OnceLock<(Arc<Notifier>, Arc<Jobs>)>,
 }
 
-/// How long the kernel may keep what it is told of an inode.
+/// Times for which the kernel may cache what it knows of an inode.
 #[derive(Clone, Copy)]
 pub(crate) struct Valid {
-    /// That its name means it.
+    /// Time for its name.
     pub(crate) entry: Duration,
-    /// Its attributes.
+    /// Time for its attributes.
     pub(crate) attributes: Duration,
 }
 
 impl Forgetting {
-    /// Has the kernel told through `notifier` when links change.
+    /// Sends notices of changed links through `notifier`.
     pub(super) fn tell_through(self: &Arc<Forgetting>, notifier: Arc<Notifier>) -> std::io::Result<()> {
         let (links, own) = (Arc::downgrade(self), notifier.clone());
         let jobs = Jobs::start(Box::new(move |jobs, person, job| tell_kernel(jobs, &links, &own, person, job)))?;
@@ -88,7 +86,8 @@ impl Forgetting {
         Ok(())
     }
 
-    /// Waits until the kernel has forgotten what it kept of `ino`, if it is to. `WouldBlock`.
+    /// Waits until the kernel has forgotten what it cached of `ino`, if that is pending. Fails with
+    /// `WouldBlock`.
     pub(super) fn settle(&self, vfs: &Vfs, ino: Ino) -> Result<()> {
         if self.pending.lock().contains_key(&ino) {
             vfs.may_wait(Wait::Commit)?;
@@ -97,8 +96,9 @@ impl Forgetting {
         Ok(())
     }
 
-    /// Waits until the kernel has forgotten what `links` gave before, if that is soon and this
-    /// thread may wait. A program that uses `node` may have its pages in hand until it is answered.
+    /// Waits until the kernel has forgotten the old content of `links`, if that is soon and this
+    /// thread may wait. `node` does not count: a program that uses it may hold its pages until it
+    /// is answered.
     pub(super) fn settle_soon(&self, vfs: &Vfs, node: Ino, links: &[Ino]) {
         let is_done =
             |pending: &HashMap<Ino, usize>| links.iter().all(|ino| *ino == node || !pending.contains_key(ino));
@@ -114,14 +114,14 @@ impl Forgetting {
         while !is_done(&pending) && !self.done.wait_until(&mut pending, until).timed_out() {}
     }
 
-    /// How long the kernel may keep `attributes`, and the name by which it has found what has them;
-    /// of what is no link for `valid`.
+    /// Returns the time for which the kernel may cache `attributes` and the name that led to them;
+    /// `valid` if they are not a link's.
     pub(super) fn valid(&self, vfs: &Vfs, attributes: &Attributes, valid: Duration) -> Valid {
         if attributes.computed.is_none() {
             return Valid { entry: valid, attributes: valid };
         }
-        // Of what is not for everybody a name means another node to others. What is in a view may
-        // be something else at any time.
+        // The name of a link that is not for everybody leads other users to another node. An entry
+        // of a view may change at any time.
         let is_lasting = attributes.reach == Reach::Everybody && !weft_vfs::is_virtual(attributes.ino);
         let entry = if is_lasting { valid } else { Duration::ZERO };
         let is_told = self.notices.get().is_some() && vfs.is_watched(attributes.ino);
@@ -134,7 +134,7 @@ impl Forgetting {
         Valid { entry, attributes }
     }
 
-    /// Has the kernel forget the content of `ino` in `range`, before long.
+    /// Makes the kernel forget the content of `ino` in `range`, before long.
     pub(super) fn forget_content(&self, ino: Ino, range: Range<u64>) {
         let Some((notifier, jobs)) = self.notices.get() else { return };
         self.expect(ino);
@@ -144,7 +144,7 @@ impl Forgetting {
         }
     }
 
-    /// Counts that the kernel is to be told of `ino`; true if it was not already.
+    /// Counts a pending notice about `ino`; true if it is the first.
     fn expect(&self, ino: Ino) -> bool {
         let mut pending = self.pending.lock();
         let count = pending.entry(ino).or_default();
@@ -169,18 +169,18 @@ impl Observer for Forgetting {
         let told = Arc::new(AtomicBool::new(false));
         let (ino, job, waits) = match (change, all_content(change)) {
             (Change::Link { ino }, _) => (*ino, Job::Link(*ino), None),
-            // Whoever wrote by way of a link may read what it led to at once, without asking for
+            // A program that wrote through a link may read the target at once, without asking for
             // attributes before.
             (Change::Target { ino, range }, _) => {
                 (*ino, Job::Target(*ino, range.clone(), told.clone()), Some(WAIT_MAX))
             }
-            // Whoever did that may have others to serve.
+            // The thread that made the change may have other programs to serve.
             (_, Some((ino, range))) => (ino, Job::Target(ino, range.clone(), told.clone()), Some(SOON)),
             _ => return,
         };
         let Some((notifier, jobs)) = self.notices.get() else { return };
         let is_first = self.expect(ino);
-        // Who is behind another one has the same in the way, which takes long.
+        // A later change waits for the same read as the first, which takes long.
         if is_first && waits.is_none() {
             OUTDATED.with_borrow_mut(|outdated| outdated.iter_mut().for_each(|links| links.push(ino)));
         }
@@ -201,8 +201,7 @@ impl Drop for Forgetting {
     }
 }
 
-/// Has the kernel forget content, and once more when nobody can be on the way any more who was told
-/// of it just before.
+/// Makes the kernel forget content; once more when all answers made just before have arrived.
 fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier, person: u32, job: Job) {
     match job {
         Job::Target(ino, range, told) => {
@@ -215,7 +214,7 @@ fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier, perso
             let is_known = notifier.content_changed(ino);
             let Some(links) = links.upgrade() else { return };
             links.told(ino);
-            // What is on the way about a link that it knew the kernel drops.
+            // The kernel drops answers on their way about a link that it knew.
             if !is_known {
                 jobs.put_later(Instant::now() + ON_THE_WAY, person, ino);
             }
@@ -226,7 +225,7 @@ fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier, perso
     }
 }
 
-/// Whether `kind` of error says that there is no such name, but that there may be at any time.
+/// True if `kind` of error says that there is no such name now, but may be at any time.
 pub(super) fn is_momentary(kind: ErrorKind) -> bool {
     kind == ErrorKind::NotShown
 }
@@ -305,7 +304,7 @@ mod tests {
         assert_eq!(offsets[..2], [-1, 0]);
     }
 
-    /// A program that writes to a file onto which something is pushed has its pages in hand.
+    /// A program that writes to a file onto which something is pushed holds its pages.
     #[test]
     fn the_answer_to_a_change_waits_for_no_pages_of_its_own() {
         let links = Arc::new(Forgetting::default());

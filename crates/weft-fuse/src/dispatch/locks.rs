@@ -1,7 +1,7 @@
-//! Locks, where the volume keeps them: others than programs of this kernel lock its files, too.
+//! Locks kept by the volume, because clients other than programs of this kernel lock its files,
+//! too.
 //!
-//! A request that waits gets its reply from whoever makes room for it, or when the kernel takes it
-//! back.
+//! A request that waits gets its reply when its lock is granted, or when the kernel takes it back.
 
 use super::{Failure, Outcome, Server};
 use crate::notify::Notifier;
@@ -32,7 +32,7 @@ impl MountLocks {
         LockOwner { client: self.client, name: Arc::new(number.to_ne_bytes()) }
     }
 
-    /// Reads `struct fuse_lk_in` of the request of `header`: the lock, or the range to give up.
+    /// Parses `struct fuse_lk_in` of the request of `header`: the lock, or the range to give up.
     fn parse(&self, header: &Header, body: &mut Body<'_>) -> Result<(LockRequest, Wanted), Failure> {
         body.skip(8)?;
         let (owner, first, last) = (body.u64()?, body.u64()?, body.u64()?);
@@ -56,13 +56,13 @@ impl Drop for MountLocks {
     }
 }
 
-/// What the kernel wants of a range.
+/// Operation that the kernel asks for on a range.
 enum Wanted {
     Lock,
     Nothing,
 }
 
-/// What to do about a lock that others are in the way of.
+/// Policy for a lock that conflicts with others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnConflict {
     Fail,
@@ -123,7 +123,7 @@ impl Server {
         })
     }
 
-    /// Says that `user` cannot lock `ino`, as there are too many locks.
+    /// Logs that `user` cannot lock `ino`, as there are too many locks.
     fn log_too_many(&self, user: u32, ino: Ino) {
         let path = self.vfs.path(ino);
         let path = String::from_utf8_lossy(&path);
@@ -141,8 +141,8 @@ impl Server {
         })
     }
 
-    /// The program that waits for request `unique` was sent a signal. Locks and networks are waited
-    /// for no longer.
+    /// Notes that the program that waits for request `unique` was sent a signal, and ends waits for
+    /// locks and networks.
     pub(super) fn interrupt(&self, mut body: Body<'_>) -> Outcome {
         let unique = body.u64()?;
         self.vfs.interrupt(unique);

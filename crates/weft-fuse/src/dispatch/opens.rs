@@ -1,5 +1,4 @@
-//! Requests about files being opened and closed, which come only if one of these wants them: links
-//! that say so, or locks that the volume keeps.
+//! Requests that open and close files. They come only if links need them or the volume keeps locks.
 
 use super::closed::{Door, Node, asker};
 use super::{Failure, Outcome, Server};
@@ -9,29 +8,29 @@ use std::sync::atomic::Ordering;
 use weft_vfs::locks::{LockKind, LockRange};
 use weft_vfs::{Ino, Opening};
 
-/// The number by which the kernel names what was opened: one of its own each time, and what follows
-/// from how it was. 0 if nobody asks.
+/// The kernel's handle of an open file: a unique number with flags of how it was opened. 0 if opens
+/// are not reported.
 #[derive(Clone, Copy)]
 pub(super) struct Opened(pub(super) u64);
 
 impl Opened {
-    /// It is written as a whole.
+    /// The file is written as a whole.
     const DRAFT: u64 = 1;
-    /// Nothing goes by way of the page cache.
+    /// Reads and writes bypass the page cache.
     const DIRECT: u64 = 2;
-    /// What there is of it comes at once.
+    /// Reads return available data at once.
     const OPEN: u64 = 4;
-    /// Its opener is kept, whose rights count.
+    /// The opener is recorded, and its rights count.
     const OPENER: u64 = 8;
-    /// Numbers are multiples of this.
+    /// Unit of the numbers: they are multiples of this.
     const UNIT: u64 = 16;
 
     fn direct(is_open: bool) -> u64 {
         if is_open { Opened::DIRECT | Opened::OPEN } else { Opened::DIRECT }
     }
 
-    /// Whether a read gives what there is at once, and fewer bytes than asked for do not mean the
-    /// end.
+    /// True if a read returns available data at once, so that fewer bytes than asked for do not
+    /// mean the end.
     pub(super) fn is_open(self) -> bool {
         self.0 & Opened::OPEN != 0
     }
@@ -44,18 +43,18 @@ impl Opened {
         self.0 & Opened::DIRECT != 0
     }
 
-    /// True if its opener is kept.
+    /// True if its opener is recorded.
     pub(super) fn has_opener(self) -> bool {
         self.0 & Opened::OPENER != 0
     }
 
-    /// Whether it was told of when it was opened.
+    /// True if its open was reported.
     pub(super) fn is_told(self) -> bool {
         self.0 >= Opened::UNIT
     }
 }
 
-/// The same for a node of which the kernel is not told when what it gives has changed.
+/// Returns `opening` past the page cache, for a node whose changes the kernel is not told of.
 fn past_cache(opening: Opening) -> Opening {
     match opening {
         Opening::Plain => Opening::Direct { is_open: false },
@@ -65,7 +64,7 @@ fn past_cache(opening: Opening) -> Opening {
 }
 
 impl Server {
-    /// Whether the kernel is to tell of opens.
+    /// True if the kernel is to report opens.
     fn wants_opens(&self) -> bool {
         self.opens || self.locks.is_some()
     }
@@ -79,7 +78,7 @@ impl Server {
         let writes = body.u32()?.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY;
         let (seen, opening) = self.opening(ino, writes)?;
         let opening = if node.door == Door::Everybody { opening } else { past_cache(opening) };
-        // Closing one is told once, not by each process, where nothing follows from that.
+        // The last close is reported, not each process's, where nothing follows from those.
         let noflush = if self.locks.is_some() { 0 } else { FOPEN_NOFLUSH };
         let (how, flags) = match opening {
             Opening::Plain => (0, FOPEN_KEEP_CACHE | noflush),
@@ -101,7 +100,7 @@ impl Server {
         Ok(())
     }
 
-    /// What `ino` is seen as, and how that is opened.
+    /// Returns the file that `ino` is seen as, and the kind of open.
     fn opening(&self, ino: Ino, writes: bool) -> weft_vfs::Result<(Ino, Opening)> {
         loop {
             let seen = self.vfs.seen(ino, None);
@@ -114,7 +113,8 @@ impl Server {
         }
     }
 
-    /// A process has closed the file once: it holds no ranges of it any more (POSIX close()).
+    /// Notes that a process has closed the file once: it holds no ranges of it any more (POSIX
+    /// close()).
     pub(super) fn flush(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Outcome {
         if !self.wants_opens() {
             return Err(Failure::Errno(libc::ENOSYS));
@@ -123,7 +123,7 @@ impl Server {
         body.skip(8)?;
         if let Some(locks) = &self.locks {
             let owner = locks.owner(body.u64()?);
-            // To give up all takes no room.
+            // Giving up all takes no room.
             let _ = self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
         }
         let _asking = self.write_asker(header, opened, 0).asks();
@@ -133,7 +133,7 @@ impl Server {
         Ok(())
     }
 
-    /// The file was closed for the last time.
+    /// Notes that the file was closed for the last time.
     pub(super) fn release(&self, ino: Ino, mut body: Body<'_>) -> Outcome {
         let opened = Opened(body.u64()?);
         body.skip(4)?;
@@ -143,7 +143,7 @@ impl Server {
             let owner = locks.owner(body.u64()?);
             let _ = self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
         }
-        // Those who closed it may not do so themselves any more.
+        // The processes that closed it may have no rights to do so any more.
         let _asking = self.opener(opened).unwrap_or_default().asks();
         if let Some(draft) = self.draft(opened) {
             self.vfs.closed(draft)?;
@@ -163,24 +163,24 @@ impl Server {
         Ok(self.vfs.sync_file(Ino(header.nodeid))?)
     }
 
-    /// What was written to what was opened is where it belongs.
+    /// Stores what was written to the open file.
     fn stored(&self, opened: Opened) -> Outcome {
         self.draft(opened).map_or(Ok(()), |draft| self.vfs.flush(draft).map_err(Failure::from))
     }
 
-    /// The link that was opened to be written as a whole, if that is what it was opened for.
+    /// Returns the link that was opened to be written as a whole, if `opened` is such an open.
     fn draft(&self, opened: Opened) -> Option<Ino> {
         opened.is_draft().then(|| self.drafts.lock().get(&opened.0).copied()).flatten()
     }
 
-    /// What a program reads or writes in `ino`, of which it is the page cache that asks unless it
-    /// `is_direct`.
+    /// Returns the file that a program reads or writes as `ino`. Unless it `is_direct`, the page
+    /// cache asks.
     pub(super) fn seen(&self, ino: Ino, opened: Opened, is_direct: bool) -> Ino {
         self.vfs.seen(ino, (is_direct && opened.is_told()).then_some(opened.0))
     }
 
-    /// Where bytes go that a program writes at `offset` of `seen`, or `appends`: the kernel may not
-    /// know where a draft ends.
+    /// Returns the offset of a write at `offset` of `seen`, or at its end if it `appends`: the
+    /// kernel may not know where a draft ends.
     pub(super) fn place(&self, seen: Ino, opened: Opened, offset: u64, appends: bool) -> Result<u64, Failure> {
         if !opened.is_draft() || !appends {
             return Ok(offset);

@@ -1,17 +1,18 @@
-//! Nodes of links that some users may be told of, and others not: one for each of those users.
+//! Personal nodes of links that some users may know of, and others not: one for each of those
+//! users.
 //!
-//! The kernel shows a program that asks for it (`AT_STATX_DONT_SYNC`) the attributes that it was
-//! told of a node last, by whatever user's request, and each holder of a node can ask for them. So
-//! the node of one user is not another's. Their numbers are given out one after the other and
-//! mean nothing once the kernel has forgotten them.
+//! The kernel shows a program that asks for it (`AT_STATX_DONT_SYNC`) the attributes that it last
+//! got of a node, by any user's request, and each holder of a node can ask for them. So the node of
+//! one user is not another's. Node numbers are sequential and mean nothing once the kernel has
+//! forgotten them.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use weft_vfs::Ino;
 
-/// The first number: the volume's inodes have lower ones.
+/// First number; the volume's inodes have lower ones.
 const FIRST: u64 = 1 << 61;
-/// From here on there are entries of views ([`weft_vfs::is_virtual`]).
+/// First number after the personal ones, where entries of views begin ([`weft_vfs::is_virtual`]).
 const END: u64 = 1 << 62;
 
 /// The personal nodes that the kernel knows.
@@ -28,7 +29,7 @@ struct Table {
 struct Personal {
     ino: Ino,
     user: u32,
-    /// Times that the kernel was told of it, less those that it has forgotten.
+    /// Lookups that the kernel counts for it.
     lookups: u64,
 }
 
@@ -45,7 +46,7 @@ impl Default for PersonalNodes {
 }
 
 impl PersonalNodes {
-    /// Returns the number of the node of `ino` for `user`, of which the kernel is told once more.
+    /// Returns the number of the node of `ino` for `user`, and counts a lookup of it.
     pub(super) fn tell(&self, ino: Ino, user: u32) -> u64 {
         let table = &mut *self.table.lock();
         let number = *table.by_user.entry((ino, user)).or_insert_with(|| {
@@ -65,7 +66,7 @@ impl PersonalNodes {
         self.table.lock().by_number.get(&number).map(|node| (node.ino, node.user))
     }
 
-    /// Takes back that the kernel was told of node `number`, `times` over.
+    /// Takes back `times` lookups of node `number`.
     pub(super) fn forget(&self, number: u64, times: u64) {
         let table = &mut *self.table.lock();
         let Some(node) = table.by_number.get_mut(&number) else { return };

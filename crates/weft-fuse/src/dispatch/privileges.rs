@@ -1,13 +1,13 @@
-//! Who writes, as far as set-user-id and set-group-id depend on that.
+//! The writer of a file, as far as set-user-id and set-group-id depend on it.
 
 use super::Server;
 use crate::protocol::Header;
 use weft_vfs::{Ino, Writer};
 
 impl Server {
-    /// What the caller is to the set-user-id and set-group-id bits of `ino`, if it may not keep
-    /// them. Requests do not tell its supplementary groups, so
-    /// they are looked up where the bits depend on them. Where that fails it is a stranger.
+    /// Returns the caller's relation to the set-user-id and set-group-id bits of `ino`, if it may
+    /// not keep them. Requests carry no supplementary groups, so they are looked up where the bits
+    /// depend on them. If that fails, the caller counts as a stranger.
     pub(super) fn writer(&self, header: &Header, ino: Ino, kills: bool) -> Writer {
         if !kills {
             return Writer::Privileged;
@@ -15,7 +15,7 @@ impl Server {
         match self.vfs.group_that_keeps_set_id(ino) {
             Ok(None) => Writer::Member,
             Ok(Some(group)) if group == header.gid || has_group(header.pid, group) => Writer::Member,
-            // What fails here fails again in the operation, which says so.
+            // A failure here recurs in the operation, which reports it.
             Ok(Some(_)) | Err(_) => Writer::Stranger,
         }
     }

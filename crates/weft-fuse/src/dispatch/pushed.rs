@@ -1,12 +1,12 @@
-//! Networks that programs push onto files, by ioctl(2) on a file that they have open:
-//! `include/weft_net.h` is what they know of this.
+//! Networks that programs push onto files, by ioctl(2) on a file that they have open. The interface
+//! for programs is `include/weft_net.h`.
 
 use super::opens::Opened;
 use super::{Failure, Outcome, Server, links};
 use crate::protocol::{Body, Reply};
 use weft_vfs::{Caller, Ino, Pushed, Scope};
 
-/// Bytes of `struct weft_net`: who is meant, how many bytes of text follow, and those.
+/// Bytes of `struct weft_net`: the scope, the length of the text, and the text.
 const ARGUMENT_BYTES: u32 = 8192;
 const TEXT_BYTES_MAX: usize = ARGUMENT_BYTES as usize - 8;
 
@@ -22,7 +22,7 @@ const PUSH: u32 = command(GIVEN, 1);
 const POP: u32 = command(GIVEN, 2);
 const SHOW: u32 = command(GIVEN | TAKEN, 3);
 
-/// Who is meant.
+/// Scope: one open file, or everybody.
 const OPENED: u32 = 0;
 const EVERYBODY: u32 = 1;
 
@@ -59,7 +59,7 @@ impl Server {
     ) -> Outcome {
         let scope = match scope {
             EVERYBODY => Scope::Everybody,
-            // All that is open has the same number if nobody told of it.
+            // All open files have the same number if opens are not reported.
             OPENED if opened.is_told() => Scope::Opened(opened.0),
             OPENED => return Err(Failure::Errno(libc::EOPNOTSUPP)),
             _ => return Err(Failure::Errno(libc::EINVAL)),
@@ -71,8 +71,7 @@ impl Server {
                 let network = words.next().and_then(|text| String::from_utf8(text.to_vec()).ok());
                 let network = network.ok_or(Failure::Errno(libc::EINVAL))?;
                 let code = words.map(<[u8]>::to_vec).collect();
-                // A program asks for no byte beyond the length that it was told, if the kernel goes
-                // by that.
+                // A program asks for no byte beyond the known length, if the kernel goes by that.
                 let may_resize = scope == Scope::Everybody || opened.is_direct();
                 self.vfs.push(caller, ino, scope, &Pushed { network, code, may_resize })?;
             }

@@ -1,4 +1,5 @@
-//! What has a mount refuse changes, and take them again: ioctl(2) on any directory of it, by root.
+//! Commands that make a mount refuse changes, and take them again: ioctl(2) on any directory of it,
+//! by root.
 
 use super::{Failure, Outcome, Server};
 use crate::protocol::Reply;
@@ -8,13 +9,13 @@ const fn command(number: u32) -> u32 {
     (b'W' as u32) << 8 | number
 }
 
-/// Commits all; every change is refused from then on.
+/// Commits everything, then refuses every change.
 pub const REFUSE_CHANGES: u32 = command(16);
-/// Changes are taken again; `EROFS` where the mount was made to be read alone.
+/// Takes changes again; `EROFS` where the mount was made read-only.
 pub const TAKE_CHANGES: u32 = command(17);
 
 impl Server {
-    /// None: it is another command.
+    /// Serves `command`; none if it is another one.
     pub(super) fn refusing(&self, caller: Caller, command: u32, reply: &mut Reply) -> Option<Outcome> {
         let act = match command {
             REFUSE_CHANGES => weft_vfs::Vfs::refuse_changes,

@@ -20,7 +20,7 @@ fn server() -> Server {
     Server::new(vfs, SessionOptions::default(), None, None)
 }
 
-/// One that keeps locks, and what it sends late.
+/// Returns a server that keeps locks, and the file that receives its late replies.
 fn lock_server() -> (Server, std::fs::File) {
     let vfs = server().vfs;
     let options = SessionOptions { locks: LockKeeper::Volume, ..SessionOptions::default() };
@@ -30,7 +30,7 @@ fn lock_server() -> (Server, std::fs::File) {
     (server, sent)
 }
 
-/// Arguments in the making.
+/// Arguments under construction.
 #[derive(Default)]
 struct Arguments(Vec<u8>);
 
@@ -59,7 +59,7 @@ fn message(opcode: Opcode, ino: u64, uid: u32, arguments: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What came back: the results, or an errno.
+/// Content of a reply: the results, or an errno.
 type Answer = Result<Vec<u8>, i32>;
 
 fn answer(server: &Server, bytes: &[u8]) -> Option<Answer> {

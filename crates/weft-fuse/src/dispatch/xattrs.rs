@@ -1,4 +1,4 @@
-//! Requests about extended attributes. The root has one more, which tells the mount's counters.
+//! Requests about extended attributes. The root has one more, with the mount's counters.
 
 use super::{Failure, Outcome, Server, links};
 use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
@@ -27,8 +27,8 @@ impl Server {
         Ok(self.vfs.set_xattr(ino, name, value, mode, kill)?)
     }
 
-    /// Does what the attribute `name` of `directory` orders, if `value` begins with the caller's
-    /// nonce: one that comes from an archive is of no effect ([`weft_vfs::Nonces`]).
+    /// Executes the order in attribute `name` of `directory`, if `value` begins with the caller's
+    /// nonce: an attribute restored from an archive has no effect ([`weft_vfs::Nonces`]).
     fn control(&self, caller: Caller, directory: Ino, name: &[u8], value: &[u8]) -> Outcome {
         let nonces = self.nonces.as_ref().ok_or(Failure::Errno(libc::EIO))?;
         let value = nonces.verified(caller.uid, directory, value)?;
@@ -44,8 +44,8 @@ impl Server {
     }
 
     /// Makes a transformation link in directory `parent`. The kernel has checked that the caller
-    /// may set attributes there, not that it may add names. It does not know of the link, so
-    /// whoever asks for one takes a name that nobody has looked for, and renames it.
+    /// may set attributes there, not that it may add names. The kernel does not know of the link,
+    /// so the program uses a name that nobody has looked up, and renames it.
     fn make_link(&self, caller: Caller, parent: Ino, value: &[u8]) -> Outcome {
         if self.options.writeback {
             return Err(links::WRITEBACK);
@@ -68,7 +68,7 @@ impl Server {
             Some(Attribute::StopComputing) if ino == Ino::ROOT => self.stop_computing(caller),
             Some(Attribute::Stats) if ino == Ino::ROOT => Ok(self.stats(caller.uid).to_string().into_bytes()),
             Some(Attribute::Lent) => self.invitation(caller, ino),
-            // The kernel may hold what is to be counted, or readers see something else.
+            // The kernel may cache data that is to be counted, or readers see another file.
             Some(Attribute::Counts { .. }) if self.options.writeback || self.vfs.seen(ino, None) != ino => {
                 Err(Failure::Errno(libc::EOPNOTSUPP))
             }
@@ -77,8 +77,8 @@ impl Server {
         sized(reply, size, &told?)
     }
 
-    /// Has all that networks compute end, for the super-user or whose the daemon is: something that
-    /// may be waited for keeps a mount from going.
+    /// Ends all computing of networks, for the super-user or the daemon's user: a program that
+    /// waits for it keeps a mount from going.
     fn stop_computing(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
         if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
             return Err(Failure::Errno(libc::EPERM));
@@ -87,8 +87,8 @@ impl Server {
         Ok(b"stopped".to_vec())
     }
 
-    /// Tells how file `ino` is lent in memory. Whoever asks may read it, as the kernel has seen to
-    /// (xattr(7)).
+    /// Returns how file `ino` is shared in memory. The caller may read it: the kernel has checked
+    /// that (xattr(7)).
     fn invitation(&self, caller: Caller, ino: Ino) -> Result<Vec<u8>, Failure> {
         // Memory that programs share is for all of them.
         let inviter = self.options.inviter.as_ref().filter(|_| self.vfs.is_for_everybody(self.vfs.seen(ino, None)));
@@ -98,7 +98,7 @@ impl Server {
 
     pub(super) fn listxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
         let size = body.u32()?;
-        // Capabilities are not told; the kernel lets nobody without them read such a value
+        // Requests carry no capabilities; the kernel lets nobody without them read such a value
         // (xattr(7)).
         let hidden: &[u8] = if caller.uid == 0 { b"" } else { b"trusted." };
         let mut list = Vec::new();
@@ -117,7 +117,7 @@ impl Server {
         Ok(self.vfs.remove_xattr(ino, name)?)
     }
 
-    /// Counters of the volume and of this mount as JSON, as far as they are for `user`.
+    /// Returns counters of the volume and of this mount as JSON, as far as they are for `user`.
     pub(crate) fn stats(&self, user: u32) -> serde_json::Value {
         let mut volume = self.vfs.stats();
         if user != 0 && user != rustix::process::geteuid().as_raw() {

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! The operations that requests ask for.
 
 macro_rules! opcodes {
     ($($name:ident = $number:literal),* $(,)?) => {
@@ -8,12 +8,12 @@ macro_rules! opcodes {
         pub(crate) enum Opcode { $($name = $number),* }
 
         impl Opcode {
-            /// The opcode of this number, if it is known.
+            /// Returns the opcode of this number, if it is known.
             pub(crate) fn from_number(number: u32) -> Option<Opcode> {
                 match number { $($number => Some(Opcode::$name),)* _ => None }
             }
 
-            /// Its name.
+            /// Returns its name.
             pub(crate) fn name(self) -> &'static str {
                 match self { $(Opcode::$name => stringify!($name)),* }
             }

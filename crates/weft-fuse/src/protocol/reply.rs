@@ -8,7 +8,7 @@ use weft_vfs::Attributes;
 /// Bytes of `struct fuse_out_header`.
 const HEADER_BYTES: usize = 16;
 
-/// What a file system tells of an inode (linux/stat.h).
+/// Attributes of an inode that a file system reports (linux/stat.h).
 const STATX_BASIC_STATS: u32 = 0x7ff;
 const STATX_BTIME: u32 = 0x800;
 
@@ -29,12 +29,12 @@ impl Reply {
         self.wanted = true;
     }
 
-    /// There will be no reply.
+    /// Drops the reply: none is sent.
     pub(crate) fn cancel(&mut self) {
         self.wanted = false;
     }
 
-    /// Whether there is a reply to send.
+    /// True if there is a reply to send.
     pub(crate) fn is_wanted(&self) -> bool {
         self.wanted
     }

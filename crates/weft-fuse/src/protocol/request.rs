@@ -3,7 +3,7 @@
 /// Bytes of `struct fuse_in_header`.
 pub(crate) const HEADER_BYTES: usize = 40;
 
-/// What every request starts with (`struct fuse_in_header`).
+/// Start of every request (`struct fuse_in_header`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
     pub(crate) opcode: u32,
@@ -22,19 +22,18 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The request that `bytes` hold, as the device gives them; none if they are too short.
+    /// Parses the request in `bytes`, as the device gives it; none if they are too short.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Request<'a>> {
         let (header, len) = Header::parse(bytes)?;
         Some(Request { header, body: Body { bytes: bytes.get(HEADER_BYTES..len)?, then: None } })
     }
 
-    /// The number of the request that `bytes` begin with, whatever follows.
+    /// Returns the number of the request at the start of `bytes`, whatever follows.
     pub(crate) fn unique_of(bytes: &[u8]) -> Option<u64> {
         bytes.get(8..16)?.try_into().ok().map(u64::from_ne_bytes)
     }
 
-    /// The request whose header, fixed arguments and what follows them lie apart, as a ring gives
-    /// them.
+    /// Parses a request whose header, fixed arguments and the rest lie apart, as in a ring.
     pub(crate) fn of_parts(header: &[u8], fixed: &'a [u8], rest: &'a [u8]) -> Option<Request<'a>> {
         let (header, _) = Header::parse(header)?;
         Some(Request { header, body: Body { bytes: fixed, then: Some(rest) } })
@@ -42,7 +41,7 @@ impl<'a> Request<'a> {
 }
 
 impl Header {
-    /// The header, the length of the request, and that of its extensions.
+    /// Returns the header, the length of the request, and that of its extensions.
     fn fields(body: &mut Body<'_>) -> Result<(Header, usize, usize), CutShort> {
         let len = body.u32()? as usize;
         let opcode = body.u32()?;
@@ -53,15 +52,15 @@ impl Header {
         Ok((Header { opcode, unique, nodeid, uid, gid, pid }, len, extensions))
     }
 
-    /// The header, and the length of the request without extensions (which lie at its end; none is
-    /// asked for).
+    /// Parses the header. Also returns the length of the request without extensions (which lie at
+    /// its end; none is asked for).
     fn parse(bytes: &[u8]) -> Option<(Header, usize)> {
         let (header, len, extensions) = Header::fields(&mut Body { bytes, then: None }).ok()?;
         Some((header, len.checked_sub(extensions)?))
     }
 }
 
-/// Arguments end before all that a request needs: nothing that the kernel sends.
+/// Error: the arguments end before all that a request needs. The kernel sends no such request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CutShort;
 
@@ -69,7 +68,7 @@ pub(crate) struct CutShort;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Body<'a> {
     bytes: &'a [u8],
-    /// Where names and data lie, if not behind the fixed arguments.
+    /// Names and data, if they do not follow the fixed arguments.
     then: Option<&'a [u8]>,
 }
 

@@ -1,25 +1,25 @@
-//! Sees whether several users ask.
+//! Detects whether several users send requests.
 
 use super::turns::User;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a user is remembered who has asked.
+/// Time for which a user's request counts.
 const COMPANY: Duration = Duration::from_secs(10);
 
-/// Whether several users have asked lately.
+/// Number of users who sent requests lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Company {
     Alone,
     Several,
 }
 
-/// Watches who asks. Requests of the kernel's own are nobody's.
+/// Watches the users of requests. The kernel's own requests count for nobody.
 pub(super) struct Watch {
     began: Instant,
-    /// Who asked last.
+    /// User of the last request.
     last: AtomicU64,
-    /// When another user asked than before, in milliseconds since it began; 0 if none has.
+    /// Time at which the user last changed, in milliseconds since the start; 0 if never.
     changed: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Watch {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Takes in that `user` has asked. For the thread with the role.
+    /// Notes a request of `user`. For the thread with the role.
     pub(super) fn see(&self, user: User) {
         let User::Id(id) = user else { return };
         let last = self.last.load(Ordering::Relaxed);

@@ -5,10 +5,10 @@
 //! most one thread has the role.
 //!
 //! Every [`LOOK_AGAIN`] the thread with the role looks whether more requests have come than it has
-//! served. Those are read, and served by turns of their users ([`super::turns`]). Threads that wait
-//! are bounded; requests of a user who may not have one more are queued, too. Whoever comes back
-//! from waiting serves one of them if the thread with the role waits for the kernel.
-//! Requests that take no time, or end the waiting of others, are served when they are read.
+//! served. Those are read, and served by turns of their users ([`super::turns`]). The number of
+//! threads that wait is bounded; requests of a user who has as many as allowed are queued, too. A
+//! thread that comes back from waiting serves one of them if the thread with the role waits for the
+//! kernel. Requests that take no time, or end the waiting of others, are served when they are read.
 
 use super::EndOnPanic;
 use super::company::Watch;
@@ -39,7 +39,7 @@ use weft_vfs::computing::{Lane, set_lane};
 /// Most threads that serve: those that wait, and one that reads.
 const THREADS_MAX: usize = THREADS + OTHERS + 1;
 
-/// How often it is looked whether requests have come while others were served.
+/// Interval between looks for requests that came while others were served.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Threads of one user for each processor that read blocks while several users ask.
@@ -48,48 +48,49 @@ const READERS: usize = 2;
 /// Most slices of data sent as they are: writev(2) takes 1024 pieces.
 const SLICES_MAX: usize = 1000;
 
-/// How often the kernel is asked which inodes it forgot, when nothing else comes over the device.
+/// Interval between reads of forgotten inodes, when nothing else comes over the device.
 const FORGET_PERIOD: Duration = Duration::from_millis(10);
 
 /// The device of one mount.
 pub(crate) struct Device {
     file: Arc<File>,
     server: Arc<Server>,
-    /// Whether only requests without a reply come here.
+    /// True if only requests without a reply come here.
     beside_rings: bool,
     roles: Mutex<Roles>,
-    /// Requests that are queued in `roles`, and threads that are taken there: told without its
+    /// Copies of the counts of queued requests and taken threads in `roles`, readable without its
     /// lock.
     queued: AtomicUsize,
     taken: AtomicUsize,
     company: Watch,
-    /// Whether reads do not wait.
+    /// True if reads do not wait.
     is_nonblocking: AtomicBool,
-    /// Signalled when the role is free, a thread was given back that is waited for, or all is over.
+    /// Signalled when the role is free, when a thread that is waited for was given back, or at the
+    /// end.
     free: Condvar,
-    /// Gives the role away for a thread that takes long, and has not done so before.
+    /// Gives the role away for a thread that takes long without having done so itself.
     watchdog: Arc<Watchdog>,
-    /// How many threads may compute.
+    /// Bound of the threads that compute.
     lane: Arc<Lane>,
 }
 
-/// Whether a thread has the role.
+/// State of a thread in respect of the role.
 #[derive(Default)]
 struct Role {
     held: Cell<bool>,
-    /// Since then the watchdog may give it away.
+    /// Beginning of the work during which the watchdog may give it away.
     watched: Cell<Option<NonZeroU64>>,
-    /// Whose request is served.
+    /// User of the request that is served.
     user: Cell<Option<User>>,
     /// True if this thread is taken for that user.
     is_taken: Cell<bool>,
     waits: Cell<Waits>,
-    /// When it was last looked whether more requests have come.
+    /// Time of the last look for more requests.
     looked: Cell<Option<Instant>>,
 }
 
 impl Role {
-    /// Whether it has it, now that nobody gives it away for it any more.
+    /// Stops the watchdog for this thread. True if the thread still has the role.
     fn settle(&self, watchdog: &Watchdog) -> bool {
         if let Some(beginning) = self.watched.take()
             && !watchdog.end(beginning)
@@ -103,27 +104,27 @@ impl Role {
 
 struct Roles {
     reading: bool,
-    /// Whether the thread with the role waits for the kernel while requests are queued.
+    /// True if the thread with the role waits for the kernel while requests are queued.
     sleeps: bool,
     threads: usize,
     spare: usize,
     ended: Option<Result<(), Errno>>,
     turns: Turns,
-    /// Whose request the thread serves that the watchdog looks after.
+    /// User of the request that the watchdog watches.
     watched: Option<User>,
 }
 
-/// What a thread is to do.
+/// Next work of a thread.
 enum Work {
-    /// It has the role.
+    /// Read requests, with the role.
     Read,
-    /// A request, for which it is taken.
+    /// Serve this request, for which the thread is taken.
     Serve(User, Queued),
-    /// All is over.
+    /// End.
     End,
 }
 
-/// What a thread serves with.
+/// Buffers and state of a thread that serves.
 struct Tools {
     buffer: Vec<u8>,
     reply: Reply,
@@ -131,7 +132,7 @@ struct Tools {
     seat: Rc<RefCell<Option<Seat>>>,
 }
 
-/// What reading a request gave.
+/// Outcome of reading a request.
 enum Read {
     Request(usize),
     Nothing,
@@ -140,7 +141,7 @@ enum Read {
 
 impl Device {
     pub(crate) fn new(file: Arc<File>, server: Arc<Server>, beside_rings: bool) -> Arc<Device> {
-        // Where blocks come over a network, those who wait for them take no processor.
+        // Where blocks come over a network, threads that wait for them take no processor.
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let readers_max = if server.vfs.may_be_taken() { THREADS } else { READERS * processors };
         let roles = Mutex::new(Roles {
@@ -167,7 +168,7 @@ impl Device {
         })
     }
 
-    /// Whether the mount is gone.
+    /// True if the mount is gone.
     pub(crate) fn has_ended(&self) -> bool {
         self.roles.lock().ended.is_some()
     }
@@ -212,7 +213,7 @@ impl Device {
         self.free.notify_all();
     }
 
-    /// Serves what is next, with the role: what is queued comes first.
+    /// Serves the next request, with the role; queued ones come first.
     fn serve_next(&self, role: &Role, tools: &mut Tools) {
         let is_queued = self.queued.load(Ordering::Relaxed) > 0;
         if is_queued {
@@ -223,7 +224,8 @@ impl Device {
                 return self.look(role, tools);
             }
             if !roles.turns.has_room() {
-                // Too many are queued of users who have their share: first one ends its waiting.
+                // Too many requests are queued of users who have their share: first one must end
+                // its waiting.
                 self.free.wait(&mut roles);
                 return;
             }
@@ -244,7 +246,7 @@ impl Device {
         }
     }
 
-    /// Reads what has come meanwhile, if it is time to look.
+    /// Reads requests that have come meanwhile, if it is time to look.
     fn look(&self, role: &Role, tools: &mut Tools) {
         let now = Instant::now();
         let is_due = role.looked.get().is_none_or(|looked| now.duration_since(looked) >= LOOK_AGAIN);
@@ -265,8 +267,8 @@ impl Device {
         }
     }
 
-    /// Serves the request that was read, of `len` bytes, unless it `is_behind` others or its user
-    /// has enough that wait: then it is queued.
+    /// Serves the request that was read, of `len` bytes. Queues it if it `is_behind` others or its
+    /// user has enough that wait.
     fn take_in(&self, role: &Role, tools: &mut Tools, len: usize, is_behind: bool) {
         let Some(request) = Request::parse(&tools.buffer[..len]) else {
             return self.refuse(&tools.buffer[..len]);
@@ -308,7 +310,7 @@ impl Device {
         self.roles.lock().turns.reuse(queued);
     }
 
-    /// Gives this thread back, if it was taken for the request that is served now.
+    /// Gives this thread back, if it was taken for the present request.
     fn settle(&self, role: &Role) {
         role.settle(&self.watchdog);
         if let Some(user) = role.user.take().filter(|_| role.is_taken.take()) {
@@ -323,7 +325,7 @@ impl Device {
         role.waits.set(Waits::No);
     }
 
-    /// The program that waits for a request was sent a signal. False if the request is not queued.
+    /// Marks the queued request of a program that was sent a signal. False if it is not queued.
     fn interrupts_queued(&self, request: &Request<'_>) -> bool {
         let (mut body, is_any) = (request.body, self.queued.load(Ordering::Relaxed) > 0);
         is_any && body.u64().is_ok_and(|unique| self.roles.lock().turns.interrupt(unique))
@@ -335,7 +337,7 @@ impl Device {
         popped
     }
 
-    /// Lets it be known what is queued and taken.
+    /// Publishes the counts of queued requests and taken threads.
     fn count(&self, roles: &Roles) {
         self.queued.store(roles.turns.len(), Ordering::Relaxed);
         self.taken.store(usize::try_from(roles.turns.taken()).unwrap_or(0), Ordering::Relaxed);
@@ -360,7 +362,7 @@ impl Device {
         }
     }
 
-    /// Answers what cannot be read, so that nobody waits for ever.
+    /// Answers an unreadable request, so that nobody waits for ever.
     fn refuse(&self, bytes: &[u8]) {
         tracing::error!("the kernel sent a request of {} bytes that makes no sense", bytes.len());
         if let Some(unique) = Request::unique_of(bytes) {
@@ -371,21 +373,22 @@ impl Device {
         }
     }
 
-    /// Forgetting is not urgent, and a reader that waits for it is woken, on another processor, for
-    /// each.
+    /// Waits for more requests. Forgetting is not urgent, and a waiting reader would be woken, on
+    /// another processor, for each.
     fn let_more_come(&self) {
         #[expect(clippy::disallowed_methods, reason = "there is no event for `enough have come`")]
         thread::sleep(FORGET_PERIOD);
     }
 
-    /// Before this thread waits, another takes over reading, or will if it takes long; neither it
-    /// nor threads that help with a commit must inherit the idle policy.
+    /// Installs the hook that runs before this thread waits. Another thread then takes over
+    /// reading, or will if the wait takes long; neither it nor threads that help with a commit must
+    /// inherit the idle policy.
     fn install_hook(self: &Arc<Device>, role: Rc<Role>, seat: Rc<RefCell<Option<Seat>>>) {
         let device = Arc::downgrade(self);
         set_hook(move |wait| {
             if wait == Wait::Rows {
-                // As if they were at hand: requests behind this one are likely to need the same
-                // ones.
+                // Treated like cached ones: requests behind this one are likely to need the same
+                // rows.
                 return Answer::Wait;
             }
             if wait != Wait::Places
@@ -414,7 +417,7 @@ impl Device {
         });
     }
 
-    /// The request for which this thread is taken waits once more.
+    /// Notes that the request for which this thread is taken waits once more.
     fn waits_on(&self, role: &Role, wait: Wait) {
         let before = role.waits.get();
         let now = match (before, wait) {
@@ -453,7 +456,7 @@ impl Device {
         }
     }
 
-    /// Waits for something to do.
+    /// Waits for work.
     fn next_work(&self, role: &Role) -> Work {
         let mut roles = self.roles.lock();
         roles.spare += 1;
@@ -487,17 +490,17 @@ impl Device {
         roles.ended = Some(how);
         self.free.notify_all();
         drop(roles);
-        // Nobody is left to be answered, and those who compute are waited for.
+        // Nobody is left to be answered, and threads that compute are waited for.
         self.server.vfs.stop_computing(true);
     }
 
-    /// Whether a request is there to be read.
+    /// True if a request is there to be read.
     fn has_more(&self) -> bool {
         let mut files = [PollFd::new(&self.file, PollFlags::IN)];
         poll(&mut files, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
-    /// Has reads wait for a request, or not. For the thread with the role.
+    /// Makes reads wait for a request, or not. For the thread with the role.
     fn wait_in_reads(&self, wait: bool) {
         if self.is_nonblocking.load(Ordering::Relaxed) != wait {
             return;
@@ -611,7 +614,7 @@ mod tests {
         assert_eq!(order[8..], (6..=20).collect::<Vec<_>>());
     }
 
-    /// One who has given up is not to be waited for, and the kernel wants no answer.
+    /// A request that was given up is not waited for, and the kernel wants no answer.
     #[test]
     fn what_ends_waiting_overtakes_what_is_queued() {
         let mut requests: Vec<_> = (1..=5).map(|unique| request(GETATTR, unique, 7)).collect();

@@ -1,4 +1,4 @@
-//! The first exchange with the kernel: what each side can do, and which way requests come.
+//! The first exchange with the kernel: the features of each side, and the transport.
 
 use super::uring::Rings;
 use crate::dispatch::{Offer, Server, Via};
@@ -9,8 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Answers the kernel's INIT, which waits in the device since the mount. Tells the queues that were
-/// agreed on.
+/// Answers the kernel's INIT, which waits in the device since the mount. Returns the queues that
+/// were agreed on.
 pub(crate) fn shake_hands(device: &Arc<File>, server: &Arc<Server>) -> io::Result<Option<Rings>> {
     let mut buffer = vec![0; REQUEST_BYTES_MAX];
     let mut reply = Reply::default();
@@ -38,7 +38,7 @@ pub(crate) fn shake_hands(device: &Arc<File>, server: &Arc<Server>) -> io::Resul
     }
 }
 
-/// Queues, if they are offered and wanted. Where they cannot be had the device does.
+/// Prepares queues, if they are offered and wanted. If that fails, the device serves.
 fn prepare(offer: &Offer, device: &Arc<File>, server: &Arc<Server>) -> Option<Rings> {
     let options = &server.options;
     if options.transport != Transport::Automatic || options.locks != LockKeeper::Kernel || !offer.has_rings() {

@@ -1,4 +1,4 @@
-//! Where the serving thread runs: on the processor of the program it serves.
+//! Placement of the serving thread: on the processor of the program it serves.
 //!
 //! Waking a thread on another, idle processor takes far longer than a request does, so a thread
 //! that serves one program at a time is best on that program's processor. Every now and then a
@@ -21,17 +21,17 @@ const REQUESTS: u32 = 32;
 /// Shortest time between two looks at the requester.
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// Keeps the calling thread where its placement says.
+/// Keeps the calling thread at its placement.
 pub(super) struct Follower {
-    /// Asks the helper to look at a requester; none where nobody is to be followed. A helper that
-    /// is held up is not waited for.
+    /// Asks the helper to look at a requester; none if the thread follows nobody. A helper that is
+    /// held up is not waited for.
     helper: Option<SyncSender<u32>>,
     requests: u32,
     looked: Option<Instant>,
 }
 
 impl Follower {
-    /// For the calling thread.
+    /// Returns a follower for the calling thread.
     pub(super) fn new(placement: Placement) -> Follower {
         let serving = gettid();
         let helper = match placement {
@@ -45,8 +45,8 @@ impl Follower {
         Follower { helper, requests: 0, looked: None }
     }
 
-    /// Looks, if it is time to, where thread `pid`, which sent a request, runs. The kernel itself
-    /// is 0.
+    /// Looks, if it is time to, where thread `pid` runs, which sent a request. The kernel itself is
+    /// 0.
     pub(super) fn follow(&mut self, pid: u32) {
         let Some(helper) = &self.helper else { return };
         self.requests += 1;
@@ -60,14 +60,14 @@ impl Follower {
         }
         self.looked = Some(now);
         if pid != 0 {
-            // One that is still busy with the last is asked again later.
+            // A helper that is still busy with the last is asked again later.
             let _ = helper.try_send(pid);
         }
     }
 }
 
-/// Starts a thread that moves `serving` to where those run that it is asked about. It ends when
-/// nobody can ask any more; nobody waits for that. Without it all is served as rightly.
+/// Starts a thread that moves `serving` to the processors of the requesters it is asked about. It
+/// ends when the sender is gone; nobody waits for that. Only speed depends on it.
 fn helper(serving: Pid) -> Option<SyncSender<u32>> {
     let (ask, asked) = sync_channel(1);
     let started = thread::Builder::new().name("weft-follow".into()).spawn(move || lead(serving, &asked));
@@ -86,7 +86,7 @@ fn lead(serving: Pid, asked: &Receiver<u32>) {
     }
 }
 
-/// False if it may not go there: where it is it serves just as rightly.
+/// Moves `thread` to `processor`. False if it may not go there: it serves as well where it is.
 fn move_to(thread: Pid, processor: usize) -> bool {
     let mut set = CpuSet::new();
     if processor < CpuSet::MAX_CPU {
@@ -95,7 +95,7 @@ fn move_to(thread: Pid, processor: usize) -> bool {
     sched_setaffinity(Some(thread), &set).is_ok()
 }
 
-/// The processor a thread last ran on (proc_pid_stat(5), field 39).
+/// Returns the processor a thread last ran on (proc_pid_stat(5), field 39).
 fn last_processor(pid: u32) -> Option<usize> {
     proc_stat::of(pid)?.field(39)?.parse().ok()
 }

@@ -1,23 +1,23 @@
-//! What the kernel tells of a thread in a line of text (proc_pid_stat(5)).
+//! The kernel's status line of a thread (proc_pid_stat(5)).
 
 use rustix::thread::Pid;
 
-/// One such line.
+/// A status line.
 pub(super) struct Stat(String);
 
-/// Of any thread in the system, if there is one of this number.
+/// Reads the line of any thread in the system; none if no thread has this number.
 pub(super) fn of(thread: u32) -> Option<Stat> {
     std::fs::read_to_string(format!("/proc/{thread}/stat")).ok().map(Stat)
 }
 
-/// Of a thread of this process.
+/// Reads the line of a thread of this process.
 pub(super) fn of_thread(thread: Pid) -> Option<Stat> {
     let path = format!("/proc/self/task/{}/stat", thread.as_raw_nonzero());
     std::fs::read_to_string(path).ok().map(Stat)
 }
 
 impl Stat {
-    /// Field `number`, from the third on, counted from one as the manual does.
+    /// Returns field `number`, from the third on, counted from one as in the manual.
     pub(super) fn field(&self, number: usize) -> Option<&str> {
         // The second field, the command, may hold blanks and parentheses; the third follows the
         // last one.

@@ -9,11 +9,10 @@
 //! none takes the policy. Nor does it run much where others want its processor only. A watcher
 //! looks every [`TICK`]: a thread that wants to run and gets nowhere becomes an ordinary one, and
 //! stays that for a while ([`REST_MIN`]); so does one that has nothing to do. The watcher is awake
-//! only while there are threads of the idle policy; it goes by the policy the kernel tells. It also
-//! keeps what works in the background off the processors where requests come fast. Invariants: a
-//! thread makes sure that the watcher is awake before it takes the policy; threads inherit the
-//! policy, so nobody starts one before [`Seat::be_ordinary`], or the new one begins with
-//! [`be_ordinary`].
+//! only while there are threads of the idle policy; it goes by the policy that the kernel reports.
+//! It also keeps background work off the processors where requests come fast. Invariants: a thread
+//! makes sure that the watcher is awake before it takes the policy. Threads inherit the policy, so
+//! nobody starts one before [`Seat::be_ordinary`], or the new one begins with [`be_ordinary`].
 
 mod background;
 mod policy;
@@ -31,12 +30,12 @@ use std::time::{Duration, Instant};
 /// Time between two looks of the watcher.
 const TICK: Duration = Duration::from_millis(2);
 
-/// For so long a thread that got nowhere stays an ordinary one: twice as long each time, unless it
-/// had got on for [`PAYS`].
+/// Time for which a thread that got nowhere stays an ordinary one: doubled each time, unless it had
+/// got on for [`PAYS`].
 const REST_MIN: Duration = Duration::from_millis(20);
 const REST_MAX: Duration = Duration::from_millis(500);
 
-/// The idle policy has paid for a thread that got on for so long: getting nowhere costs it a
+/// Time of progress after which the idle policy has paid for a thread: getting nowhere costs it a
 /// [`TICK`] or two.
 const PAYS: Duration = Duration::from_millis(20);
 
@@ -60,13 +59,13 @@ pub(crate) struct Scheduling {
 }
 
 struct Shared {
-    /// Whether all processors are busy.
+    /// Returns true if all processors are busy.
     are_busy: fn() -> bool,
     watched: Mutex<Watched>,
     /// Signalled when `awake` or `ended` became true.
     changed: Condvar,
     awake: AtomicBool,
-    /// How often a thread was about to take the idle policy.
+    /// Number of times a thread was about to take the idle policy.
     calls: AtomicU64,
 }
 
@@ -81,13 +80,13 @@ struct Watched {
 struct Thread {
     id: Pid,
     requests: AtomicU64,
-    /// Where it ran when it last looked.
+    /// Processor at its last look at the clock.
     processor: AtomicUsize,
-    /// Whether the watcher made it an ordinary one that is to rest.
+    /// True if the watcher made it an ordinary one that is to rest.
     rescued: AtomicBool,
 }
 
-/// What the watcher saw of a thread.
+/// The watcher's record of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
     requests: u64,
@@ -95,14 +94,15 @@ struct Seen {
     quiet: u32,
 }
 
-/// Has the calling thread be an ordinary one, whatever the one was that started it.
+/// Gives the calling thread the ordinary policy, whatever thread started it.
 pub(super) fn be_ordinary() {
     // If it cannot, the one that started it could not have been anything else.
     let _ = policy::set(rustix::thread::gettid(), Policy::Ordinary);
 }
 
 impl Scheduling {
-    /// Errors: no thread, or no permission to leave the idle policy again (without `CAP_SYS_NICE`).
+    /// Starts the watcher. Errors: no thread, or no permission to leave the idle policy again
+    /// (without `CAP_SYS_NICE`).
     pub(crate) fn new() -> io::Result<Scheduling> {
         Scheduling::with(policy::processors_are_busy)
     }
@@ -123,14 +123,14 @@ impl Scheduling {
         Ok(Scheduling { shared, thread: Some(thread) })
     }
 
-    /// Keeps `thread` of this process off the processors where requests come fast, for as long as
-    /// what it gives lives: no longer than the thread.
+    /// Keeps `thread` of this process off the processors where requests come fast, until the
+    /// returned guard is dropped: no later than the thread ends.
     pub(crate) fn keep_off(&self, thread: Pid) -> KeptOff {
         self.shared.watched.lock().background.push(Background::new(thread));
         KeptOff { shared: self.shared.clone(), thread }
     }
 
-    /// A seat for the calling thread.
+    /// Returns a seat for the calling thread.
     pub(crate) fn seat(&self) -> Seat {
         let thread = Arc::new(Thread {
             id: rustix::thread::gettid(),
@@ -156,7 +156,7 @@ impl Drop for Scheduling {
         self.shared.watched.lock().ended = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // A thread that panicked has logged it.
             let _ = thread.join();
         }
     }
@@ -176,23 +176,23 @@ impl Drop for KeptOff {
     }
 }
 
-/// A thread's own side; it stays on the thread that took it. Dropped, the thread is an ordinary
-/// one.
+/// A thread's own handle; it stays on the thread that took it. Dropping it makes the thread an
+/// ordinary one.
 pub(crate) struct Seat {
     shared: Arc<Shared>,
     thread: Arc<Thread>,
-    /// Whether it took the idle policy and was not told otherwise since.
+    /// True if it took the idle policy and has not left it itself since.
     idle: bool,
     looked: Option<Instant>,
-    /// Since when.
+    /// Start of the present run under the idle policy.
     since: Option<Instant>,
-    /// Until when it stays an ordinary one, and how long that is.
+    /// End of its rest as an ordinary thread, and the length of that rest.
     rests: Option<Instant>,
     rest: Duration,
 }
 
 impl Seat {
-    /// The thread is about to serve a request.
+    /// Counts a request that the thread is about to serve.
     pub(crate) fn request_came(&mut self) {
         // Only this thread counts.
         let requests = self.thread.requests.load(Ordering::Relaxed) + 1;
@@ -215,7 +215,7 @@ impl Seat {
             return;
         }
         self.rests = None;
-        // One that was quiet for a while was made an ordinary one.
+        // A thread that was quiet for a while was made an ordinary one.
         if fast && !(self.idle && policy::is_idle(self.thread.id)) {
             if (self.shared.are_busy)() {
                 self.idle = false;
@@ -227,13 +227,13 @@ impl Seat {
         }
     }
 
-    /// The thread stays an ordinary one for a while; it had got on for as long as `lasted`.
+    /// Makes the thread an ordinary one for a while, after progress for as long as `lasted`.
     fn begin_rest(&mut self, now: Instant, lasted: Duration) {
         self.rest = next_rest(self.rest, lasted);
         self.rests = Some(now + self.rest);
     }
 
-    /// Before it starts threads, or does what takes long, the thread takes the ordinary policy.
+    /// Takes the ordinary policy, before the thread starts others or does long work.
     pub(crate) fn be_ordinary(&mut self) {
         if std::mem::take(&mut self.idle) {
             // It could leave the policy when that was tried first. If it cannot now, the watcher
@@ -243,7 +243,8 @@ impl Seat {
     }
 }
 
-/// How long a thread rests that got on for as long as this since its last rest.
+/// Returns the length of the rest of a thread that made progress for as long as `lasted` since its
+/// last one.
 fn next_rest(last: Duration, lasted: Duration) -> Duration {
     if lasted < PAYS { REST_MAX.min(2 * last) } else { REST_MIN }
 }
@@ -293,7 +294,7 @@ impl Shared {
 }
 
 impl Watched {
-    /// Tells whether there are threads of the idle policy.
+    /// True if there are threads of the idle policy.
     fn look(&mut self) -> bool {
         let (mut any, mut busy) = (false, CpuSet::new());
         for (thread, seen) in &mut self.threads {
@@ -310,8 +311,8 @@ impl Watched {
 }
 
 impl Thread {
-    /// Makes the thread an ordinary one if it gets nowhere or has nothing to do; tells whether it
-    /// keeps the idle policy.
+    /// Makes the thread an ordinary one if it gets nowhere or has nothing to do. True if it keeps
+    /// the idle policy.
     fn look(&self, seen: &mut Seen) -> bool {
         if !policy::is_idle(self.id) {
             return false;

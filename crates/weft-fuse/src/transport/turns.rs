@@ -1,30 +1,29 @@
 //! Turns of users whose requests wait, and the threads that each may occupy.
 //!
-//! The kernel hands out requests in the order in which they were made, whoever made them. While it
-//! has more of them than are served, they are read ahead of being served and queued here by user;
-//! users with queued requests are served by rotation, one request each. A request that waits keeps
-//! a thread, which is taken for its user meanwhile. One user takes up to [`THREADS`] of them,
-//! and [`OTHERS`] more are there for users who have taken fewer than [`FEW`]. Those that wait for a
-//! block of a disk of this machine are soon at work again, and as many would take the processors
-//! from whoever asks for little; so while several users ask, one has no more than
-//! [`Turns::readers_max`] of these.
+//! The kernel hands out requests in the order in which they were made, by any user. While it has
+//! more of them than are served, they are read ahead and queued here by user; users with queued
+//! requests are served by rotation, one request each. A request that waits keeps a thread, which is
+//! taken for its user meanwhile. One user takes up to [`THREADS`] of them, and [`OTHERS`] more are
+//! there for users who have taken fewer than [`FEW`]. Threads that wait for a block of a local disk
+//! are soon at work again, and many of them would take the processors from users who ask for
+//! little. So while several users ask, one user has at most [`Turns::readers_max`] of these.
 //!
-//! Bounds: the kernel makes one request for each thread of a program that waits for it, and so many
-//! in the background as it was told at the handshake. Those queued here take [`BYTES_MAX`]; the
-//! rest waits in the kernel, in its order.
+//! Bounds: the kernel makes one request for each thread of a program that waits for it, and as many
+//! in the background as the handshake allows. Those queued here take [`BYTES_MAX`]; the rest waits
+//! in the kernel, in its order.
 
 use super::company::Company;
 use crate::protocol::{Header, REQUEST_BYTES_MAX};
 use std::collections::{HashMap, VecDeque};
 use weft_vfs::whose;
 
-/// Requests that wait, whosever they are. One user may have all of them.
+/// Requests that wait, of all users together. One user may have all of them.
 pub(super) const THREADS: usize = 64;
 
 /// Requests that wait beyond those.
 pub(super) const OTHERS: usize = 8;
 
-/// Requests that wait of one user, from which on none is served beyond [`THREADS`].
+/// Waiting requests of one user from which on none is served beyond [`THREADS`].
 const FEW: isize = 2;
 
 /// Bytes of queued requests from which on no more are read.
@@ -36,10 +35,10 @@ const COPIED_MAX: usize = 128 << 10;
 /// Bytes that a queued request takes beside its own.
 const ENTRY_BYTES: usize = 128;
 
-/// Buffers that are kept for the next requests.
+/// Buffers that are pooled for the next requests.
 const SPARE_MAX: usize = 8;
 
-/// Whose turn a request takes.
+/// User whose turn a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum User {
     /// The kernel, which writes back and closes files for everybody.
@@ -67,8 +66,8 @@ pub(super) struct Queued {
 }
 
 impl Queued {
-    /// The request of `header` that the first `len` bytes of `buffer` hold. Another buffer may be
-    /// there afterwards.
+    /// Makes an entry for the request of `header` in the first `len` bytes of `buffer`. May replace
+    /// `buffer`.
     pub(super) fn new(header: &Header, buffer: &mut Vec<u8>, len: usize, spare: Option<Vec<u8>>) -> Queued {
         let buffer = if len <= COPIED_MAX {
             buffer[..len].to_vec()
@@ -93,7 +92,7 @@ impl Queued {
     }
 }
 
-/// What the request waits for that a thread is taken for.
+/// Kind of wait of a request for which a thread is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Waits {
     /// Nothing yet.
@@ -105,7 +104,7 @@ pub(super) enum Waits {
     Otherwise,
 }
 
-/// Threads that are taken for a user: below zero while one was given back before it was taken.
+/// Number of threads taken for a user: below zero while one was given back before it was taken.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Taken {
     all: isize,
@@ -127,7 +126,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// None are queued or taken.
+    /// Returns turns with nothing queued or taken.
     pub(super) fn new(readers_max: usize) -> Turns {
         let readers_max = readers_max.cast_signed();
         Turns {
@@ -141,22 +140,22 @@ impl Turns {
         }
     }
 
-    /// Queued requests.
+    /// Returns the number of queued requests.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Threads that are taken.
+    /// Returns the number of threads that are taken.
     pub(super) fn taken(&self) -> isize {
         self.all
     }
 
-    /// Whether requests are to be read ahead.
+    /// True if requests are to be read ahead.
     pub(super) fn has_room(&self) -> bool {
         self.bytes < BYTES_MAX
     }
 
-    /// Whether a request of `user` may be served: it may take a thread.
+    /// True if a request of `user` may be served: it may take a thread.
     pub(super) fn may_take(&self, user: User, company: Company) -> bool {
         let most = THREADS.cast_signed();
         let Some(taken) = self.taken.get(&user) else { return self.all < most + OTHERS.cast_signed() };
@@ -169,13 +168,12 @@ impl Turns {
         self.count(user, 1, isize::from(waits == Waits::Reads));
     }
 
-    /// Gives a thread back that is or will be taken for `user`.
+    /// Gives back a thread that is or will be taken for `user`.
     pub(super) fn give_back(&mut self, user: User, waits: Waits) {
         self.count(user, -1, -isize::from(waits == Waits::Reads));
     }
 
-    /// The request of `user` that a thread is taken for, and that waited as by `waits`, waits
-    /// `now`.
+    /// Changes the wait of a request of `user` for which a thread is taken from `waits` to `now`.
     pub(super) fn wait(&mut self, user: User, waits: Waits, now: Waits) {
         let readers = |waits| isize::from(waits == Waits::Reads);
         self.count(user, 0, readers(now) - readers(waits));
@@ -201,7 +199,7 @@ impl Turns {
         }
     }
 
-    /// The next request that may be served.
+    /// Returns the next request that may be served.
     pub(super) fn pop(&mut self, company: Company) -> Option<(User, Queued)> {
         let at = self.users.iter().position(|(user, _)| self.may_take(*user, company))?;
         let (user, mut requests) = self.users.remove(at)?;
@@ -214,14 +212,14 @@ impl Turns {
         Some((user, request))
     }
 
-    /// The program that waits for request `unique` was sent a signal. False if it is not queued.
+    /// Marks request `unique`, whose program was sent a signal. False if it is not queued.
     pub(super) fn interrupt(&mut self, unique: u64) -> bool {
         let mut queued = self.users.iter_mut().flat_map(|(_, requests)| requests);
         let found = queued.find(|request| request.unique == unique);
         found.map(|request| request.is_interrupted = true).is_some()
     }
 
-    /// A buffer for the next request, if one is at hand.
+    /// Returns a buffer for the next request, if one is at hand.
     pub(super) fn spare(&mut self) -> Option<Vec<u8>> {
         self.spare.pop()
     }
@@ -260,7 +258,7 @@ mod tests {
         turns.pop(Company::Several).map(|(user, request)| (user, request.unique()))
     }
 
-    /// Has threads taken for all requests that may be served, which wait so; tells whose they are.
+    /// Takes threads for all requests that may be served, which wait so; returns their users.
     fn serve_all(turns: &mut Turns, waits: Waits) -> Vec<User> {
         let next = || {
             let (user, _) = turns.pop(Company::Several)?;
@@ -295,7 +293,7 @@ mod tests {
             queue(&mut turns, user, 1001, 5);
             assert_eq!(serve_all(&mut turns, Waits::Otherwise), vec![user; few], "of {user:?}");
         }
-        // Those who wait take the next thread that is free by rotation.
+        // Users who wait take the next free thread by rotation.
         (0..=OTHERS).for_each(|_| turns.give_back(ALICE, Waits::No));
         assert_eq!(pop(&mut turns).map(|(user, _)| user), Some(ALICE));
         turns.take(ALICE, Waits::No);
@@ -307,7 +305,7 @@ mod tests {
         let mut turns = Turns::new(4);
         queue(&mut turns, ALICE, 1, 100);
         assert_eq!(serve_all(&mut turns, Waits::Reads).len(), 4);
-        // One that goes on to compute, for however long, reads no more.
+        // A request that goes on to compute, for however long, reads no more.
         turns.wait(ALICE, Waits::Reads, Waits::Otherwise);
         assert_eq!(pop(&mut turns), Some((ALICE, 5)));
         turns.take(ALICE, Waits::No);

@@ -34,8 +34,7 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// Makes a queue for each processor, so that nothing can fail once the kernel was told to use
-    /// them.
+    /// Makes a queue for each processor, so that nothing can fail once the kernel uses them.
     pub(crate) fn prepare(device: &Arc<File>, server: &Arc<Server>) -> io::Result<Rings> {
         let processors = possible_processors()?;
         let entries = (ENTRIES_TOTAL / processors).clamp(ENTRIES_MIN, ENTRIES_MAX);
@@ -112,13 +111,13 @@ fn pin(number: u16) {
     }
 }
 
-/// How many processors there may ever be: the kernel wants a queue for each.
+/// Returns the largest number of processors there may be: the kernel wants a queue for each.
 fn possible_processors() -> io::Result<usize> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     last_in_list(&list).map(|last| last + 1).ok_or_else(|| io::Error::other("no list of processors"))
 }
 
-/// The last number of a list such as `0-3,5`.
+/// Returns the last number of a list such as `0-3,5`.
 fn last_in_list(list: &str) -> Option<usize> {
     list.trim().rsplit([',', '-']).next()?.parse().ok()
 }

@@ -1,9 +1,9 @@
 //! Notices when a thread takes long over a request.
 //!
 //! A network of stages is mostly done sooner than another thread could be woken on another
-//! processor, but nobody knows before. So a thread that begins with one says so, and goes on; if it
-//! is not back after a [`TICK`] or two, the watchdog acts for it. Invariant: for each beginning
-//! either [`Watchdog::end`] is true or the watchdog has acted, and never both.
+//! processor, but nobody knows before. So a thread that begins with one registers here, and goes
+//! on; if it is not back after a [`TICK`] or two, the watchdog acts for it. Invariant: for each
+//! beginning either [`Watchdog::end`] is true or the watchdog has acted, and never both.
 
 use super::scheduling::be_ordinary;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -16,16 +16,16 @@ use std::time::Duration;
 /// Time between two looks.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Looks at nobody after which the watchdog sleeps.
+/// Idle looks after which the watchdog sleeps.
 const QUIET_TICKS: u32 = 20;
 
 /// Looks after one thread at a time.
 pub(super) struct Watchdog {
-    /// The beginning of who is at work; 0 for nobody.
+    /// The beginning of the thread at work; 0 if none.
     at_work: AtomicU64,
     begun: AtomicU64,
-    /// It waits to be woken. Either it sees that somebody is at work after it has said so, or that
-    /// one sees it.
+    /// True if it waits to be woken. Either it sees the thread at work after it has set this, or
+    /// that thread sees it.
     sleeps: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -48,8 +48,8 @@ impl Watchdog {
         })
     }
 
-    /// The calling thread is at work from now on. None if nobody will look after it. The first
-    /// one's `act` is called, on another thread, for whoever is not back in time.
+    /// Starts watching the calling thread. None if it cannot be watched. The `act` of the first
+    /// caller is called, on another thread, for any thread that is not back in time.
     pub(super) fn begin(self: &Arc<Watchdog>, act: impl Fn() + Send + 'static) -> Option<NonZeroU64> {
         let beginning = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
         self.at_work.store(beginning, Ordering::SeqCst);
@@ -75,12 +75,12 @@ impl Watchdog {
         looks
     }
 
-    /// The thread that began so is back. False if it was acted for.
+    /// Stops watching the thread with this beginning. False if the watchdog acted for it.
     pub(super) fn end(&self, beginning: NonZeroU64) -> bool {
         self.at_work.compare_exchange(beginning.get(), 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Nobody is looked after any more.
+    /// Ends the watchdog.
     pub(super) fn stop(&self) {
         self.state.lock().has_ended = true;
         self.changed.notify_one();

@@ -1,5 +1,5 @@
-//! Networks that would compute for ever: whoever waits for one can be killed, leaves others their
-//! threads, and does not hold up the end of the mount.
+//! Networks that would compute for ever: a program that waits for one can be killed, leaves others
+//! their threads, and does not hold up the end of the mount.
 
 use crate::fixture::{Mounted, on_each_transport};
 use rustix::fs::{Mode, OFlags};
@@ -53,7 +53,7 @@ fn a_killed_reader_ends_and_so_does_what_it_alone_waited_for() {
         until(mounted, |stats| stats.requests_computing == 1);
         let mut second = reader(mounted, "same", 0);
         until(mounted, |stats| stats.requests_computing == 2);
-        // One computes, the other one waits for that.
+        // One reader computes, the other waits for that.
         for reader in [&mut second, &mut first] {
             reader.kill().expect("there");
             assert_eq!(reader.wait().expect("ended").signal(), Some(9));
@@ -89,16 +89,16 @@ fn the_end_of_a_mount_waits_for_no_computation() {
         endless(mounted, "link");
         let mut reader = reader(mounted, "link", 0);
         until(mounted, |stats| stats.requests_computing == 1);
-        // In use, it stays; but whoever waits for the daemon is answered.
+        // In use, it stays; but programs that wait for the daemon are answered.
         let _ = rustix::mount::unmount(mounted.root(), rustix::mount::UnmountFlags::FORCE);
         assert!(!reader.wait().expect("ended").success());
         until(mounted, |stats| stats.requests_computing == 0);
     });
 }
 
-/// Has the kernel read `name` by a computation without end, since `file` has grown by another way
-/// into the volume than the mount. The kernel holds a page locked then, of a file that seems
-/// shorter than the kernel knows: the length is not known until it is computed.
+/// Makes the kernel read `name` by a computation without end, since `file` has grown outside of the
+/// mount. The kernel then holds a page of the file locked, and sees a shorter length: the new one
+/// is not known until it is computed.
 fn held_page(mounted: &Mounted, name: &str, file: Ino) -> Child {
     let mut open = File::open(mounted.path(name)).expect("opened");
     let grown = SetAttributes { size: Some(1000 << 40), ..SetAttributes::default() };
@@ -108,7 +108,7 @@ fn held_page(mounted: &Mounted, name: &str, file: Ino) -> Child {
         let mut dd = Command::new("dd");
         dd.args(["bs=2", "count=1", "status=none"]).stdin(open.try_clone().expect("cloned"));
         let mut reader = dd.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("dd");
-        // One that the kernel still answered is of no use.
+        // A reader that the kernel still answered is of no use.
         while reader.try_wait().expect("a child").is_none() {
             if mounted.vfs.stats().requests_computing == 1 {
                 return reader;
@@ -119,7 +119,7 @@ fn held_page(mounted: &Mounted, name: &str, file: Ino) -> Child {
     }
 }
 
-/// Does `work`, which ends although somebody reads for ever.
+/// Does `work`, which ends although another program reads for ever.
 fn in_time(mounted: &Mounted, what: &str, work: impl FnOnce() + Send) {
     let (done, is_done) = channel();
     thread::scope(|scope| {
@@ -135,14 +135,15 @@ fn in_time(mounted: &Mounted, what: &str, work: impl FnOnce() + Send) {
     assert_eq!(mounted.vfs.stats().requests_computing, 1, "it is still read");
 }
 
-/// Has the kernel answer whoever waits for the daemon.
+/// Makes the kernel answer all programs that wait for the daemon.
 fn answer_all(mounted: &Mounted) {
-    // What is in use stays.
+    // A mount in use stays.
     let _ = rustix::mount::unmount(mounted.root(), rustix::mount::UnmountFlags::FORCE);
 }
 
-/// Attack: somebody reads what takes long to compute, and has it changed by another way in. The
-/// kernel would wait for that read wherever it hears of another length, with the directory locked.
+/// Attack: a program reads content that takes long to compute, and changes it outside of the mount.
+/// The kernel would wait for that read wherever it learns of another length, with the directory
+/// locked.
 fn uses_a_directory_while(mounted: &Mounted, name: &str, file: Ino, node: Ino) {
     assert_eq!(fs::read_to_string(mounted.path(name)).expect("computed"), "2\n");
     // A name that the kernel has not seen yet.

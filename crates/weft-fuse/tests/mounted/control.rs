@@ -43,7 +43,7 @@ fn attributes_that_are_restored_make_no_link_and_name_no_network() {
     let mounted = Mounted::with(SessionOptions { transport: Transport::Device, ..SessionOptions::default() });
     fs::write(mounted.path("file"), "content").expect("written");
     fs::create_dir(mounted.path("hers")).expect("made");
-    // Who may write there need not be able to read it.
+    // A user who may write there need not be able to read it.
     fs::set_permissions(mounted.path("hers"), fs::Permissions::from_mode(0o333)).expect("set");
     let (root, hers) = (mounted.root(), mounted.path("hers"));
     let another = nonce_of(MALLORY, &hers);

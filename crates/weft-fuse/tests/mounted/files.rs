@@ -148,7 +148,7 @@ fn stores_to_a_mapping_that_fail_are_dropped_and_no_fsync_succeeds_before_they_a
                 sync().expect_err("the store is missing");
                 file.sync_all().expect_err("the store is missing");
             }
-            // The kernel is told by a thread.
+            // A thread notifies the kernel.
             while byte.read_volatile() != 1 {
                 std::thread::yield_now();
             }

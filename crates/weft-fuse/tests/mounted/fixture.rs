@@ -25,7 +25,7 @@ pub struct Mounted {
     pub gate: Arc<Gate>,
 }
 
-/// Whether mounting is possible; says so if not.
+/// True if mounting is possible; prints a note if not.
 pub fn can_mount() -> bool {
     let can = fs::exists("/dev/fuse").unwrap_or(false) && rustix::process::geteuid().is_root();
     if !can {

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use weft_fuse::SessionOptions;
 use weft_vfs::{Attributes, Caller, Credentials, FileId, Ino, LinkDefinition, Pushed, Scope, ViewKind};
 
-/// A moment: what a program reads that had a link open, and asked for no attributes since the
-/// target changed, is new after that at the latest.
+/// Longest time until a program that had a link open, and asked for no attributes since the target
+/// changed, reads new content.
 const MOMENT: Duration = Duration::from_secs(5);
 
 fn definition(targets: &[&str], network: &str) -> LinkDefinition {
@@ -115,7 +115,7 @@ fn programs_that_have_a_link_open_read_and_map_what_it_gives_now() {
             mapped(link, len + 4096, ProtFlags::READ, |all| copied(all)).is_ok_and(|whole| whole == expected)
         };
         assert!(within_a_moment(maps), "round {round}");
-        // All of them are read on, and told of next time.
+        // All of them are read on, and notified next time.
         held.iter().for_each(|link| drop(link.read_at(&mut [0; 4096], 0)));
     }
 }
@@ -153,20 +153,20 @@ const LEN_MAX: usize = 200_000;
 /// first.
 const NAMES: [&str; 3] = ["d/a", "d/b", "c"];
 
-/// What a link is made of.
+/// Source of a link, and the kind of its transformation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Made {
-    /// Of a file, byte by byte, where they are.
+    /// A file, byte by byte at the same positions.
     Places(usize),
-    /// Of such a link, again.
+    /// Such a link, again.
     Twice(usize),
-    /// Of a file, computed as a whole.
+    /// A file, computed as a whole.
     Whole(usize),
-    /// Of a file, of another length.
+    /// A file, to another length.
     Count(usize),
-    /// Of two files.
+    /// Two files.
     Both,
-    /// Of what a symbolic link names.
+    /// The target of a symbolic link.
     Picked,
     /// An entry of a view of their directory.
     InView(usize),
@@ -174,11 +174,11 @@ enum Made {
     Member,
     /// A file onto which a network is pushed.
     Pushed,
-    /// Of that file, which links see as it is.
+    /// The file below that network, as links see it.
     BelowPushed,
-    /// Of a compressed file, written as a whole.
+    /// A compressed file, written as a whole.
     Plain,
-    /// Of such a link.
+    /// Such a link.
     OfPlain,
 }
 
@@ -194,16 +194,16 @@ struct World<'a> {
     mounted: &'a Mounted,
     random: Random,
     trace: Vec<String>,
-    /// What each file holds.
+    /// Content of each file.
     contents: Vec<Vec<u8>>,
-    /// Which file each of the names means.
+    /// Number of the file that each name means.
     names: [usize; 3],
     picked: usize,
     member: Vec<u8>,
     pushed: Vec<u8>,
     plain: Vec<u8>,
     seen: Vec<Seen>,
-    /// Whether links can be written as a whole.
+    /// True if links can be written as a whole.
     opens: bool,
 }
 
@@ -262,7 +262,7 @@ fn copied(mapping: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Has `use_it` use a mapping of the first bytes of a file, which holds as many.
+/// Maps the first bytes of a file, which holds as many, and calls `use_it` with them.
 fn mapped<T>(file: &File, len: usize, protection: ProtFlags, use_it: impl FnOnce(&mut [u8]) -> T) -> T {
     // SAFETY: a new mapping of a file that nobody cuts meanwhile; it is written to only if it may
     // be, and unmapped below.
@@ -357,7 +357,7 @@ impl<'a> World<'a> {
         &mut self.contents[self.names[name]]
     }
 
-    /// What a link gives.
+    /// Returns the expected content of a link.
     fn expected(&self, made: Made) -> Vec<u8> {
         let of = |name: usize| &self.contents[self.names[name]];
         match made {
@@ -389,7 +389,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// What is done to the files.
+/// Operations on the files.
 impl World<'_> {
     fn operate(&mut self) {
         let name = self.random.below(NAMES.len());
@@ -489,7 +489,7 @@ impl World<'_> {
             if offset + len > size {
                 return;
             }
-            // The kernel goes by the length that it was told.
+            // The kernel goes by the length that it has cached.
             file.metadata().expect("attributes");
             let protection = ProtFlags::READ | ProtFlags::WRITE;
             mapped(&file, size, protection, |all| all[offset..offset + len].copy_from_slice(&bytes));
@@ -518,7 +518,7 @@ impl World<'_> {
         }
     }
 
-    /// Has a name mean another file.
+    /// Makes a name mean another file.
     fn rename(&mut self, name: usize, len: usize, how: usize) {
         let (path, new) = (self.path(name), self.mounted.path("new"));
         if how == 15 {
@@ -561,7 +561,7 @@ impl World<'_> {
         let bits = if path.is_dir() { 0o755 } else { 0o666 };
         fs::set_permissions(&path, Permissions::from_mode(bits & 0o700)).expect("set");
         chown(&path, Some(1000), Some(1000)).expect("given");
-        // Somebody looks, and is told what follows from that.
+        // A program looks, and learns what follows from that.
         self.seen.iter().for_each(|seen| drop(fs::metadata(&seen.path)));
         chown(&path, Some(0), Some(0)).expect("given back");
         fs::set_permissions(&path, Permissions::from_mode(bits)).expect("set");
@@ -617,7 +617,7 @@ impl World<'_> {
     }
 }
 
-/// What is read of the links.
+/// Reads of the links.
 impl World<'_> {
     fn look(&mut self) {
         for number in 0..self.seen.len() {

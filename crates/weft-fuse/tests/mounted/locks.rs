@@ -12,7 +12,7 @@ use weft_fuse::{LockKeeper, SessionOptions};
 use weft_vfs::locks::{Claim, IfHeld, LockError, LockKind, LockMode, LockOwner, LockRange, LockRequest, Locked};
 use weft_vfs::{Caller, Ino};
 
-/// A mount, and somebody who locks files by another way.
+/// A mount, and another client that locks files outside of it.
 struct Shared {
     mounted: Mounted,
     other: LockOwner,

@@ -14,10 +14,10 @@ use std::time::{Duration, SystemTime};
 
 const OWNER: u32 = 1000;
 const BYTES: usize = 20_000;
-/// What `statfs()` says of ext2, ext3 and ext4.
+/// Type of file system that `statfs()` gives for ext2, ext3 and ext4.
 const EXT4: i64 = 0xEF53;
 
-/// Who acts: user, group, supplementary groups. Files belong to `OWNER` and its group.
+/// Actors: user, group, supplementary groups. Files belong to `OWNER` and its group.
 const ACTORS: [(&str, u32, u32, &[u32]); 4] = [
     ("root", 0, 0, &[]),
     ("owner", OWNER, OWNER, &[50]),
@@ -121,7 +121,7 @@ fn become_user(uid: u32, gid: u32, groups: &[u32]) {
     }
 }
 
-/// What follows from an action: an error, or the permission bits, the owner and whether the time of
+/// Outcome of an action: an error, or the permission bits, the owner and whether the time of
 /// modification moved.
 type Found = std::result::Result<(String, u32, u32, bool), i32>;
 
@@ -162,9 +162,9 @@ fn outcomes(directory: &Path) -> BTreeMap<String, Found> {
     found
 }
 
-/// True if it is known to differ: the kernel does not tell a chown() of neither owner nor group
-/// from what it says before a write, so it
-/// succeeds, and changes nothing, where it is not permitted.
+/// True if a difference is known: the kernel does not distinguish a chown() of neither owner nor
+/// group from its notice before a write, so it succeeds, and changes nothing, where it is not
+/// permitted.
 fn is_known(case: &str) -> bool {
     case.ends_with("chown to nobody else") && (case.starts_with("member") || case.starts_with("stranger"))
 }

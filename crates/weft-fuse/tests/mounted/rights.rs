@@ -17,7 +17,7 @@ fn definition(target: &str, network: &str) -> LinkDefinition {
 }
 
 impl Mounted {
-    /// A mount that is told of opens, with a file `secret` that is root's alone.
+    /// Returns a mount that reports opens, with a file `secret` that is root's alone.
     fn with_secret(opens: bool) -> Mounted {
         let mounted = Mounted::with(SessionOptions { opens, ..SessionOptions::default() });
         fs::write(mounted.path("secret"), "password=sesame\n").expect("written");
@@ -106,7 +106,7 @@ fn what_root_was_told_the_kernel_tells_nobody_else() {
         let root_sees = |told| {
             let size = fs::metadata(&link).expect("attributes").len();
             let text = fs::read_to_string(&link).unwrap_or_default();
-            // Without being told of opens nothing keeps the pages that root reads from others.
+            // If opens are not reported, nothing keeps the pages that root reads from others.
             assert_eq!((size, text.as_str()), if told { (16, "PASSWORD=SESAME\n") } else { (1, "") });
         };
         root_sees(opens);
@@ -124,7 +124,7 @@ fn what_root_was_told_the_kernel_tells_nobody_else() {
             let seen = mounted.command(ALICE, groups, "stat -c %s link").output().expect("run");
             assert_eq!(String::from_utf8_lossy(&seen.stdout), size, "in {groups}");
         }
-        // What is for everybody is so at once.
+        // A link for everybody is so at once.
         fs::set_permissions(mounted.path("secret"), fs::Permissions::from_mode(0o644)).expect("set");
         assert_eq!(mounted.says(ALICE, "stat -c %s link; cat link"), "16\nPASSWORD=SESAME\n");
         fs::set_permissions(mounted.path("secret"), fs::Permissions::from_mode(0o600)).expect("set");
@@ -192,7 +192,7 @@ fn a_descriptor_gives_what_its_opener_may_read_and_nothing_that_the_way_leads_to
     stdout.read_to_string(&mut got).expect("read");
     assert!(!got.contains("SESAME"), "{got}");
     child.wait().expect("ended");
-    // Who drops what it may do keeps what it has open.
+    // A user who drops rights keeps open files.
     let mounted = Mounted::with_secret(true);
     mounted.link_by(0, "link", &definition("/secret", "upper"));
     let drops = "exec 3<link; setpriv --reuid=1000 --regid=1000 --clear-groups head -n 1 <&3";
@@ -290,7 +290,7 @@ fn looking_at_a_closed_link_changes_nothing_for_those_who_read_it() {
     looks.wait().expect("ended");
 }
 
-/// Where the kernel has no pages to copy from.
+/// Copying of a file of which the kernel has no pages.
 #[test]
 fn a_link_that_is_not_for_everybody_is_copied_within_the_mount_by_those_who_may_read_it() {
     if !can_mount() {
@@ -374,11 +374,11 @@ fn what_is_in_a_view_is_closed_as_links_are() {
     }
 }
 
-/// Tells what the kernel keeps of a file, without asking the file system about it.
+/// Command that shows the kernel's cached attributes of a file, without asking the file system.
 const KEPT: &str = "stat -L --cached=always -c '%s %b %a %u %Y %Z'";
 
 impl Mounted {
-    /// A mount that is told of opens, with a directory `hers/source` of a file `secret`, both
+    /// Returns a mount that reports opens, with a directory `hers/source` of a file `secret`, both
     /// Alice's alone.
     fn with_hers() -> Mounted {
         let mounted = Mounted::with_secret(true);
@@ -406,7 +406,7 @@ fn the_kernel_keeps_nothing_of_a_closed_link_that_others_were_told() {
         for look in ["stat", "ls -la", "cat"] {
             mounted.run(ALICE, &format!("{look} {name}"));
             let told = mounted.says(MALLORY, &kept);
-            // That somebody was let in to a view is seen in its permission bits.
+            // The permission bits show that another user was let in to a view.
             let told = if name == "view" { told.replace(" 555 ", " 0 ") } else { told };
             assert_eq!(told, closed, "of {name} after {look}");
         }
@@ -465,7 +465,7 @@ fn a_descriptor_that_is_passed_on_tells_attributes_to_those_who_may_know_them() 
         assert_eq!(mounted.says(0, "stat -c %s link; cat link"), "7\nSECRET\n");
     }
     mounted.says(ALICE, "chmod 600 link; touch -d @77 link; ln link also; stat also; rm also");
-    // What is for everybody is one node again.
+    // A link for everybody is one node again.
     mounted.says(ALICE, "chmod 711 source; chmod 644 source/secret; chmod 644 link");
     assert_eq!(mounted.says(MALLORY, "stat -c %s link; cat link"), "7\nSECRET\n");
 }

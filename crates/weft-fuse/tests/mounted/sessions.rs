@@ -76,8 +76,7 @@ fn a_read_only_mount_refuses_changes() {
     });
 }
 
-/// What a program may ask of names and files, and what it is answered: an error's number, or
-/// nothing.
+/// Asks for names and files as a program may. Returns the errno of each answer; none for success.
 fn asked(mounted: &Mounted, open: &File) -> Vec<(&'static str, Option<i32>)> {
     let mut bytes = [0; 4];
     let of = |result: std::io::Result<()>| result.err().and_then(|error| error.raw_os_error());
@@ -98,7 +97,7 @@ fn asked(mounted: &Mounted, open: &File) -> Vec<(&'static str, Option<i32>)> {
     ]
 }
 
-/// What the kernel has in its caches, it answers without asking anybody, and for long.
+/// The kernel answers from its caches without asking the daemon, and for long.
 #[test]
 fn nothing_is_answered_from_the_kernels_caches_once_a_session_has_left() {
     on_each_transport(|mounted| {

@@ -28,7 +28,7 @@ fn become_user(uid: u32) {
     }
 }
 
-/// Whether a thread of this process waits in fsync(2) (proc_pid_syscall(5)).
+/// True if a thread of this process waits in fsync(2) (proc_pid_syscall(5)).
 fn waits_in_fsync(thread: i32) -> bool {
     let call = fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap_or_default();
     call.split(' ').next() == Some(&libc::SYS_fsync.to_string())

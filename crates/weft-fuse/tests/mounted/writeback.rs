@@ -11,7 +11,7 @@ fn mounted() -> Option<Mounted> {
     can_mount().then(|| Mounted::with(SessionOptions { writeback: true, ..SessionOptions::default() }))
 }
 
-/// What the daemon has of a file.
+/// Returns the content that the daemon has of a file.
 fn held(mounted: &Mounted, name: &str) -> Vec<u8> {
     let found = mounted.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes()).expect("there");
     mounted.vfs.read(found.ino, 0, 1 << 20).expect("read").to_vec()

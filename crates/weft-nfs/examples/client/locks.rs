@@ -1,4 +1,4 @@
-//! What programs do with locks. Processes of its own lock, told to by lines on their standard input
+//! Locks as programs use them. Helper processes take the locks, by orders on their standard input
 //! (`client FILE help`).
 
 use crate::Work;
@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// On a file each.
+/// The kinds of locking, each on a file of its own.
 pub(crate) const ALL: [(&str, Work); 7] = [
     ("ranges exclude others and are told of", ranges),
     ("ranges are split, joined and changed", pieces),
@@ -20,7 +20,7 @@ pub(crate) const ALL: [(&str, Work); 7] = [
     ("ending gives all up", ending),
 ];
 
-/// A process that does what it is told.
+/// A process that follows orders.
 struct Helper {
     process: Child,
     orders: Option<ChildStdin>,
@@ -57,7 +57,7 @@ impl Helper {
         self.answer()
     }
 
-    /// `order` must have this answer.
+    /// Gives `order`, which must have this answer.
     fn must(&mut self, order: &str, answer: &str) -> io::Result<()> {
         let said = self.ask(order)?;
         if said == answer { Ok(()) } else { Err(io::Error::other(format!("{order}: {said}, not {answer}"))) }
@@ -72,7 +72,7 @@ impl Drop for Helper {
     }
 }
 
-/// Locks `file` as told: `try`, `wait`, `test` with `r` or `w`, first byte and length; `unlock`
+/// Locks `file` by orders: `try`, `wait`, `test` with `r` or `w`, first byte and length; `unlock`
 /// likewise; `close`.
 pub(crate) fn help(file: &Path) -> io::Result<()> {
     let open = || File::options().read(true).write(true).create(true).truncate(false).open(file);
@@ -185,14 +185,14 @@ fn deadlock(file: &Path) -> io::Result<()> {
     other.must("try w 1 1", "ok")?;
     one.order("wait w 1 1")?;
     other.order("wait w 0 1")?;
-    // Whoever comes last is told; when that one gives up, the other goes on.
+    // The last to wait is told; when that one gives up, the other goes on.
     let (mut last, mut first) = if is_first_to_answer(&one, &other)? { (one, other) } else { (other, one) };
     expect(&last.answer()?, "deadlock")?;
     last.must("unlock x 0 0", "ok")?;
     expect(&first.answer()?, "ok")
 }
 
-/// Whether `one` is the one that has an answer, once one of them has.
+/// True if `one` has an answer, once one of them has.
 fn is_first_to_answer(one: &Helper, other: &Helper) -> io::Result<bool> {
     let ready =
         |helper: &Helper| libc::pollfd { fd: helper.answers.get_ref().as_raw_fd(), events: libc::POLLIN, revents: 0 };

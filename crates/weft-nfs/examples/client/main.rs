@@ -1,7 +1,8 @@
-//! What programs do to files, done on a mount and looked at: `client DIRECTORY` says `ok NAME` or
-//! `not ok NAME` for each kind of work, `client DIRECTORY locks` for each kind of locking;
-//! `client DIRECTORY churn ROUNDS` works and verifies, and says `round N` after each round. For the
-//! virtual machine of tests/guest; it runs on any file system.
+//! Works on files of a mount as programs do, and checks the results. `client DIRECTORY` prints
+//! `ok NAME` or `not ok NAME` for each kind of work, `client DIRECTORY locks` for each kind of
+//! locking.
+//! `client DIRECTORY churn ROUNDS` works and verifies, and prints `round N` after each round. For
+//! the virtual machine of tests/guest; it runs on any file system.
 
 mod locks;
 

@@ -4,7 +4,7 @@ use super::{Clients, Export, Exports, Rule, Squash, WriteAck};
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// Why a line does not say what to export.
+/// Reason that a line is no export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// It names no directory.
@@ -33,7 +33,7 @@ pub enum ParseError {
 impl FromStr for Exports {
     type Err = ParseError;
 
-    /// From lines; what follows `#` is not read.
+    /// Parses lines; `#` begins a comment.
     fn from_str(text: &str) -> Result<Exports, ParseError> {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
         let exports = lines.filter(|line| !line.is_empty()).map(str::parse).collect::<Result<Vec<Export>, _>>()?;
@@ -61,13 +61,13 @@ impl FromStr for Export {
     }
 }
 
-/// The names in a path.
+/// Returns the names in a path.
 pub(crate) fn parts(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".").map(<[u8]>::to_vec).collect()
 }
 
-/// A path as it is, from the form that exports(5), fstab(5) and mountinfo have: with `\040` for a
-/// space and the like.
+/// Decodes a path as exports(5), fstab(5) and mountinfo write it, with `\040` for a space and the
+/// like.
 pub fn unescape(word: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::new(), word);
     while let Some((first, after)) = rest.split_first() {

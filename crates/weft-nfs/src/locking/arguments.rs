@@ -1,4 +1,4 @@
-//! What NLM's calls say (X/Open XNFS 14; RFC 1813 Appendix II).
+//! Arguments of NLM's calls (X/Open XNFS 14; RFC 1813 Appendix II).
 
 use crate::dispatch::{Failure, GARBAGE, Request};
 use crate::xdr::Writer;
@@ -11,7 +11,7 @@ pub(super) const OBJECT_BYTES_MAX: usize = 1024;
 
 /// `nlm4_lock`.
 pub(super) struct Lock<'a> {
-    /// What the client calls itself.
+    /// Name that the client gives itself.
     pub(super) caller: &'a [u8],
     handle: &'a [u8],
     pub(super) file: FileId,
@@ -21,17 +21,17 @@ pub(super) struct Lock<'a> {
     len: u64,
 }
 
-/// What tells a call's reply from that of others.
+/// Reads the cookie that matches a reply to its call.
 pub(super) fn cookie<'a>(request: &mut Request<'a>) -> Result<&'a [u8], Failure> {
     request.arguments.opaque(OBJECT_BYTES_MAX).ok_or(GARBAGE)
 }
 
-/// A name of a host.
+/// Reads a name of a host.
 pub(super) fn name<'a>(request: &mut Request<'a>) -> Result<&'a [u8], Failure> {
     request.arguments.opaque(NAME_BYTES_MAX).ok_or(GARBAGE)
 }
 
-/// What tells an owner from others on its host.
+/// Reads the identity of an owner on its host.
 pub(super) fn owner<'a>(request: &mut Request<'a>) -> Result<&'a [u8], Failure> {
     request.arguments.opaque(OBJECT_BYTES_MAX).ok_or(GARBAGE)
 }
@@ -55,7 +55,7 @@ impl<'a> Lock<'a> {
         Ok(Lock { caller, handle, file, owner, process, offset, len })
     }
 
-    /// As it was read.
+    /// Writes the lock as it was read.
     pub(super) fn write(&self, writer: &mut Writer) {
         writer.opaque(self.caller);
         writer.opaque(self.handle);
@@ -65,12 +65,12 @@ impl<'a> Lock<'a> {
         writer.u64(self.len);
     }
 
-    /// What tells its owner from others on the same host.
+    /// Returns the identity of its owner on its host.
     pub(super) fn owner(&self) -> Vec<u8> {
         [&self.process.to_be_bytes()[..], self.owner].concat()
     }
 
-    /// The bytes that it is about; none if they lie past 2^63-1.
+    /// Returns the range of bytes; none if they lie past 2^63-1.
     pub(super) fn range(&self) -> Option<LockRange> {
         LockRange::of_length(self.offset, self.len)
     }

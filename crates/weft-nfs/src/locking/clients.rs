@@ -1,12 +1,12 @@
-//! Clients that lock files: who they are, and that they must hear of a restart.
+//! Clients that lock files, and notices to them after a restart.
 //!
 //! Before a client gets its first lock, the volume remembers it. After a restart those remembered
-//! are told, and have a period of grace to claim again what they held; then they are forgotten,
-//! unless they have come back. A client without locks is forgotten when serving ends, or when its
-//! place is needed: those unused for longest go first.
+//! are notified, and have a grace period to reclaim their locks; then they are forgotten, unless
+//! they have come back. A client without locks is forgotten when serving ends, or when its place is
+//! needed: those unused for longest go first.
 //!
-//! A client says itself what it is called, so places are counted by machine, and by the user who
-//! asked first.
+//! A client chooses its own name, so places are counted by machine, and by the user who asked
+//! first.
 
 use super::Message;
 use super::room::{Place, Room};
@@ -27,8 +27,8 @@ use weft_vfs::{ErrorKind, Vfs};
 
 /// Clients that may have locks at the same time: of one machine, and in all.
 const CLIENTS: Bounds = Bounds { of_holder: 256, all: 4096 };
-/// What the volume keeps: each client by a name of its own, and how often clients were told of
-/// restarts.
+/// Names of records in the volume: each client by a name of its own, and the number of restarts
+/// that clients were notified of.
 const CLIENT: &str = "lock-client.";
 const STATE: &str = "lock-state";
 
@@ -36,38 +36,38 @@ const STATE: &str = "lock-state";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Earlier {
     pub(crate) address: IpAddr,
-    /// The address of this machine that it knew.
+    /// Address of this machine that it knew.
     pub(crate) local: IpAddr,
-    /// By what name the volume keeps it.
+    /// Name of its record in the volume.
     kept: String,
 }
 
-/// A client, as long as somebody asks for locks in its name, and as long as it has some.
+/// A client, as long as calls ask for locks in its name, and as long as it has some.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) number: LockClient,
-    /// The user who asked first, for whom it counts.
+    /// User who asked first, for whom it counts.
     user: u32,
-    /// The call that used it last.
+    /// Number of the last call that used it.
     used: AtomicU64,
     kept: String,
-    /// True if the volume may remember it.
+    /// True if the volume may have a record of it.
     is_kept: AtomicBool,
-    /// True if the volume remembers it for sure.
+    /// True if the volume surely has a record of it.
     is_remembered: AtomicBool,
 }
 
-/// By address, and what they call themselves.
+/// Clients by address and the names that they give themselves.
 type Names = FxHashMap<(IpAddr, Vec<u8>), Arc<Known>>;
 
 struct Clients {
-    /// By machine.
+    /// Clients by machine.
     known: FxHashMap<IpAddr, Names>,
     shares: Shares<IpAddr>,
-    /// Clients so far, and calls in their names.
+    /// Numbers of clients so far, and of calls in their names.
     count: u64,
     used: u64,
-    /// Names by which the volume keeps clients that it is to forget.
+    /// Names of records that the volume is to remove.
     forgotten: Vec<String>,
 }
 
@@ -85,7 +85,7 @@ impl Clients {
     }
 
     /// Evicts clients that hold nothing from the share that is full: the quarter of them unused for
-    /// longest, so that looking for them is rare. False if there are none.
+    /// longest, so that such a search is rare. False if there are none.
     fn evict(&mut self, full: Full, (of, user): (IpAddr, u32), is_idle: impl Fn(&Arc<Known>) -> bool) -> bool {
         let machines = self.known.iter().filter(|(machine, _)| full == Full::All || **machine == of);
         let all = machines.flat_map(|(machine, names)| names.iter().map(|(id, known)| (*machine, id, known)));
@@ -121,13 +121,13 @@ pub(crate) struct Locking {
     results: Room,
     grants: Room,
     pub(super) refused: Refused,
-    /// An odd number that grows with each restart that clients are told of (XNFS 11.2).
+    /// An odd number that grows with each restart that clients are notified of (XNFS 11.2).
     state: u32,
 }
 
 impl Locking {
-    /// Begins to keep locks for clients, and gives those to be told of a restart; if there are any,
-    /// the period of grace begins. What is to be sent goes to `outbox`.
+    /// Begins to keep locks for clients. Also returns the clients to notify of a restart; if there
+    /// are any, the grace period begins. Messages go to `outbox`.
     pub(crate) fn start(vfs: Arc<Vfs>, outbox: UnboundedSender<Message>) -> weft_vfs::Result<(Locking, Vec<Earlier>)> {
         let kept = vfs.all_kept(CLIENT)?;
         let earlier: Vec<Earlier> =
@@ -143,18 +143,18 @@ impl Locking {
         Ok((Locking { vfs, clients, outbox, results, grants, refused, state }, earlier))
     }
 
-    /// Finds who has locks in the name of `client`, which calls itself `name`, if anybody may.
+    /// Finds the client that has locks for `client`, which calls itself `name`, if there is one.
     pub(super) fn find(&self, client: &Client, name: &[u8]) -> Option<Arc<Known>> {
         self.clients.lock().find(client, name)
     }
 
-    /// Makes a client that has no locks, and is nobody's.
+    /// Makes a client that has no locks and no name.
     pub(super) fn nobody(&self, client: &Client) -> LockClient {
         self.vfs.locks().remote_client(machine(client.address))
     }
 
-    /// Finds or adds who has locks in the name of `client`, which calls itself `name`; `user` asks.
-    /// `NoSpc`: there are too many.
+    /// Finds or adds the client that has locks for `client`, which calls itself `name`; `user`
+    /// asks. `NoSpc`: there are too many.
     pub(super) fn client(&self, client: &Client, user: u32, name: &[u8]) -> Result<Arc<Known>, Failure> {
         let machine = machine(client.address);
         loop {
@@ -197,7 +197,7 @@ impl Locking {
         known
     }
 
-    /// True if `known` holds nothing, and nobody asks for anything in its name.
+    /// True if `known` holds nothing, and no call asks for anything in its name.
     fn is_idle(&self, known: &Arc<Known>) -> bool {
         Arc::strong_count(known) == 1 && !self.vfs.locks().has_any(known.number)
     }
@@ -215,19 +215,20 @@ impl Locking {
         Ok(())
     }
 
-    /// Sees that the volume remembers `known`, which is `client`.
+    /// Makes the volume remember `known`, which is `client`.
     pub(super) fn remember(&self, client: &Client, known: &Known) -> Result<(), Failure> {
         if !known.is_remembered.load(Ordering::Acquire) {
             let value = format!("{} {}", client.address, client.local);
             known.is_kept.store(true, Ordering::Release);
-            // One that is only read is not changed by those who have locks on it.
+            // A read-only volume is not changed by clients that lock its files.
             unless_read_only(self.vfs.keep(&known.kept, Some(value.as_bytes())).and_then(|()| self.vfs.sync()))?;
             known.is_remembered.store(true, Ordering::Release);
         }
         Ok(())
     }
 
-    /// A host at `address` that calls itself `name` has restarted, and holds nothing any more.
+    /// Notes that a host at `address` that calls itself `name` has restarted, and holds nothing any
+    /// more.
     pub(crate) fn restarted(&self, address: IpAddr, name: &[u8]) {
         let gone: Vec<LockClient> = {
             let clients = self.clients.lock();
@@ -241,7 +242,7 @@ impl Locking {
         gone.into_iter().filter(|client| locks.has_any(*client)).for_each(|client| locks.release(client));
     }
 
-    /// How an owner is told of: as which process, and by what name.
+    /// Returns the process and the name by which an owner is reported.
     pub(super) fn name_of(owner: &LockOwner) -> (u32, &[u8]) {
         match owner.name.split_first_chunk() {
             Some((process, name)) if owner.client.is_remote() => (u32::from_be_bytes(*process), name),
@@ -250,7 +251,7 @@ impl Locking {
     }
 
     pub(super) fn send(&self, message: Message) {
-        // Nobody takes it only when all ends.
+        // It fails only when the server ends.
         let _ = self.outbox.send(message);
     }
 
@@ -258,12 +259,12 @@ impl Locking {
         self.outbox.clone()
     }
 
-    /// A place for a result that `client` is told by a call, if there is room.
+    /// Takes a place for a result that is sent to `client` by a call, if there is room.
     pub(super) fn place(&self, client: &Client) -> Option<Place> {
         self.results.result(client)
     }
 
-    /// Room for telling clients that locks are theirs.
+    /// Returns the room for notices of granted locks.
     pub(super) fn grants(&self) -> Room {
         self.grants.clone()
     }
@@ -272,13 +273,13 @@ impl Locking {
         self.state
     }
 
-    /// The period of grace is over. Those who have come back are remembered anew.
+    /// Ends the grace period. Clients that have come back have new records.
     pub(crate) fn end_grace(&self, earlier: &[Earlier]) -> weft_vfs::Result<()> {
         self.vfs.locks().end_grace();
         earlier.iter().try_for_each(|client| unless_read_only(self.vfs.keep(&client.kept, None)))
     }
 
-    /// Forgets clients that have no locks, and that nobody asks for some for.
+    /// Forgets clients that have no locks, and that no call asks locks for.
     pub(crate) fn forget_idle(&self) -> weft_vfs::Result<()> {
         {
             let mut clients = self.clients.lock();
@@ -295,7 +296,7 @@ fn unless_read_only(kept: weft_vfs::Result<()>) -> weft_vfs::Result<()> {
     kept.or_else(|error| if error.kind() == ErrorKind::ReadOnly { Ok(()) } else { Err(error) })
 }
 
-/// Whether two names are of one host: with or without its domain.
+/// True if two names are of one host: with or without its domain.
 fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     let first = |name: &[u8]| name.split(|byte| *byte == b'.').next().unwrap_or_default().to_ascii_lowercase();
     first(one) == first(other)
@@ -322,7 +323,7 @@ mod tests {
     use weft_vfs::locks::{Claim, IfHeld, LockKind, LockMode, LockRange, LockRequest};
     use weft_vfs::{Ino, ManualClock};
 
-    /// Has `user` at `address` hold a lock by so many names; gives how many get one.
+    /// Makes `user` at `address` take a lock under `names` names; returns how many it gets.
     fn take(locking: &Locking, address: [u8; 4], user: u32, names: usize) -> usize {
         let (address, local) = (IpAddr::from(address), [10, 9, 9, 9].into());
         let client = Client { address, port: 700, local, transport: Transport::Tcp, tls: false };

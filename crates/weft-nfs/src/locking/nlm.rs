@@ -1,7 +1,7 @@
 //! The Network Lock Manager, version 4 (X/Open XNFS 14; RFC 1813 Appendix II).
 //!
-//! Of each procedure there are two: one whose reply tells the result, and one (`_MSG`) whose result
-//! is told by a call of its own.
+//! Each procedure exists twice: one returns the result in its reply, and one (`_MSG`) returns it by
+//! a call of its own.
 
 use super::arguments::{Lock, OBJECT_BYTES_MAX, bool, cookie, name, owner, u32};
 use super::{Locking, Message, Peer};
@@ -17,7 +17,7 @@ use weft_vfs::{Access, FileId, Kind};
 
 /// NLM's number.
 pub(crate) const PROGRAM: u32 = 100_021;
-/// The procedure by which a client is told that a lock it waited for is its own.
+/// Procedure that notifies a client of a granted lock that it waited for.
 pub(crate) const GRANTED: u32 = 5;
 
 const TEST: u32 = 1;
@@ -28,7 +28,7 @@ const SHARE: u32 = 20;
 const UNSHARE: u32 = 21;
 const LOCK_UNMONITORED: u32 = 22;
 const FREE_ALL: u32 = 23;
-/// From a procedure to the one that has its result told by a call, and on to that call.
+/// Distance from a procedure to the one that returns its result by a call, and on to that call.
 const MESSAGE: u32 = 5;
 
 /// `nlm4_stats`.
@@ -48,7 +48,7 @@ pub(crate) enum LockStatus {
 }
 
 impl LockStatus {
-    /// As clients answer.
+    /// Statuses in clients' answers.
     pub(crate) const GRANTED: u32 = LockStatus::Granted as u32;
     pub(crate) const GRACE: u32 = LockStatus::Grace as u32;
 }
@@ -75,14 +75,14 @@ impl From<Status> for LockStatus {
     }
 }
 
-/// What a procedure tells.
+/// Result of a procedure.
 enum NlmReply {
     Status(LockStatus),
-    /// That this is in the way.
+    /// A conflicting lock.
     Conflict(Conflict),
 }
 
-/// Whether a client wants to hear of a restart.
+/// Request of a client to be notified of a restart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Monitored {
     Yes,
@@ -96,7 +96,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     let mut request = Request::new(service, client, call);
     let number = call.procedure.number;
     let result = match number {
-        // Results of calls that only some servers make tell nothing new.
+        // Results of calls that only some servers make carry nothing new.
         0 | 10..=15 => Ok(None),
         TEST..=UNLOCK | SHARE..=LOCK_UNMONITORED => result(locking, client, number, &mut request).map(Some),
         GRANTED => cookie(&mut request).map(|cookie| {
@@ -108,7 +108,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
         }),
         6..=9 if !service.lets_in(client) => Ok(None),
         6..=9 => match locking.place(client) {
-            // It asks again.
+            // The client asks again.
             None => Ok(None),
             Some(place) => result(locking, client, number - MESSAGE, &mut request).map(|result| {
                 let (to, procedure, arguments) = (Peer::from(client), number + MESSAGE, result.into_bytes());
@@ -134,7 +134,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     }
 }
 
-/// What a procedure has to tell, in bytes.
+/// Runs a procedure and returns its result in bytes.
 fn result(locking: &Locking, client: &Client, number: u32, request: &mut Request<'_>) -> Result<Writer, Failure> {
     let mut body = Writer::default();
     body.opaque(cookie(request)?);
@@ -172,7 +172,7 @@ fn result(locking: &Locking, client: &Client, number: u32, request: &mut Request
     Ok(body)
 }
 
-/// The status in a result, which begins with a cookie.
+/// Returns the status in a result, which begins with a cookie.
 pub(crate) fn answer(result: &[u8]) -> Option<u32> {
     let mut reader = Reader::new(result);
     reader.opaque(OBJECT_BYTES_MAX)?;
@@ -183,7 +183,7 @@ fn told(status: LockStatus) -> Result<NlmReply, Failure> {
     Ok(NlmReply::Status(status))
 }
 
-/// Whether the one who calls may lock `file`.
+/// Checks that the calling user may lock `file`.
 fn may_lock(request: &Request<'_>, file: FileId) -> Result<(), Failure> {
     let (allowed, found) = request.user().access(file, [Access::READ, Access::WRITE])?;
     // An owner may have opened it before taking the rights away.
@@ -199,7 +199,7 @@ fn mode(exclusive: bool) -> LockMode {
     if exclusive { LockMode::Exclusive } else { LockMode::Shared }
 }
 
-/// What `lock` asks for in the name of `user` of `client`; none if that lies past 2^63-1.
+/// Returns the request of `lock` for `user` of `client`; none if its range lies past 2^63-1.
 fn request_of((client, user): (LockClient, u32), lock: &Lock<'_>, exclusive: bool) -> Option<LockRequest> {
     let owner = LockOwner { client, name: lock.owner().into() };
     let range = lock.range()?;
@@ -211,7 +211,7 @@ fn test(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result
     let exclusive = bool(request)?;
     let lock = Lock::read(request)?;
     may_lock(request, lock.file)?;
-    // To ask takes no place of a client.
+    // Asking takes no place of a client.
     let who = locking.find(client, lock.caller).map_or_else(|| locking.nobody(client), |known| known.number);
     let Some(wanted) = request_of((who, request.uid()), &lock, exclusive) else { return told(LockStatus::TooBig) };
     match request.service.vfs.locks().test(lock.file.ino, &wanted) {
@@ -220,7 +220,8 @@ fn test(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result
     }
 }
 
-/// `NLMPROC4_LOCK`, `NLMPROC4_NM_LOCK`; `granted` begins what is sent when it is granted later.
+/// `NLMPROC4_LOCK`, `NLMPROC4_NM_LOCK`; `granted` begins the message that is sent when the lock is
+/// granted later.
 fn lock(
     locking: &Locking,
     client: &Client,
@@ -238,7 +239,7 @@ fn lock(
     let (who, user) = (locking.client(client, request.uid(), lock.caller)?, request.uid());
     let Some(wanted) = request_of((who.number, user), &lock, exclusive) else { return told(LockStatus::TooBig) };
     if monitored == Monitored::Yes {
-        // Who is told of a restart must be known after it.
+        // A client to be notified of a restart must be known after it.
         locking.remember(client, &who)?;
     }
     granted.bool(exclusive);
@@ -248,9 +249,9 @@ fn lock(
         let (ino, request) = (lock.file.ino, wanted.clone());
         let (arguments, outbox, room) = (granted.into_bytes(), locking.outbox(), locking.grants());
         IfHeld::WaitAndAnswer(Box::new(move |grant| {
-            // A client that is not told asks again, and hears that it has the lock.
+            // A client that is not notified asks again, and learns that it has the lock.
             if let Some(place) = room.place(to.address, user) {
-                // Nobody takes it only when all ends.
+                // It fails only when the server ends.
                 let _ = outbox.send(Message::Granted { to, arguments, ino, request, grant, place });
             }
         }))
@@ -258,7 +259,7 @@ fn lock(
         IfHeld::Fail
     };
     let claim = if reclaim { Claim::Again } else { Claim::New };
-    // Whoever waits during the period of grace is told to ask again, as those are who do not wait.
+    // During the grace period all clients are told to ask again, whether they would wait or not.
     if !reclaim && request.service.vfs.locks().is_grace() {
         return told(LockStatus::Grace);
     }
@@ -269,7 +270,7 @@ fn lock(
     }
 }
 
-/// Returns the status that a client is told of `error`. Logs it if there are too many locks.
+/// Returns the status for a client's `error`. Logs it if there are too many locks.
 fn refused(locking: &Locking, client: &Client, user: u32, error: LockError) -> LockStatus {
     if error == LockError::TooMany {
         let why = "too many locks; one user has a quarter of an address's at most: end programs that hold some";
@@ -292,7 +293,7 @@ fn cancel(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Resu
 /// `NLMPROC4_UNLOCK`.
 fn unlock(locking: &Locking, client: &Client, request: &mut Request<'_>) -> Result<NlmReply, Failure> {
     let lock = Lock::read(request)?;
-    // One that holds nothing has nothing to give up.
+    // A client that holds nothing has nothing to give up.
     let Some(who) = locking.find(client, lock.caller) else { return told(LockStatus::Granted) };
     let Some(held) = request_of((who.number, request.uid()), &lock, true) else { return told(LockStatus::TooBig) };
     match request.service.vfs.locks().unlock(lock.file.ino, &held.owner, held.kind, held.range) {
@@ -308,7 +309,7 @@ fn share(locking: &Locking, client: &Client, number: u32, request: &mut Request<
     let owner = owner(request)?;
     let (deny, access) = (u32(request)?, u32(request)?);
     let reclaim = bool(request)?;
-    // Beside those who lock ranges.
+    // Share owners are distinct from those who lock ranges.
     let owner_of = |client: LockClient| LockOwner { client, name: [b"shr:", owner].concat().into() };
     let locks = request.service.vfs.locks();
     if number == UNSHARE {

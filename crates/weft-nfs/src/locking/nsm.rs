@@ -1,7 +1,7 @@
 //! The Network Status Monitor, version 1 (X/Open XNFS 11): hosts tell each other that they have
 //! restarted.
 //!
-//! Only what other hosts say is answered; it monitors nobody for programs of this one.
+//! Only calls of other hosts are answered; it monitors no host for programs of this one.
 
 use super::arguments::NAME_BYTES_MAX;
 use crate::dispatch::{Outcome, Service};
@@ -11,7 +11,7 @@ use crate::xdr::Writer;
 
 /// NSM's number.
 pub(crate) const PROGRAM: u32 = 100_024;
-/// The procedure by which a host tells that it has restarted.
+/// Procedure by which a host reports that it has restarted.
 pub(crate) const NOTIFY: u32 = 6;
 
 const STAT: u32 = 1;
@@ -43,7 +43,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
     Outcome::Reply(reply.into_bytes().into())
 }
 
-/// Arguments that tell that host `name` has restarted, for the time `state`.
+/// Returns arguments that report the restart of host `name` with `state`.
 pub(crate) fn notice(name: &[u8], state: u32) -> Vec<u8> {
     let mut arguments = Writer::default();
     arguments.opaque(name);

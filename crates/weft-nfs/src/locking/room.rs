@@ -1,8 +1,8 @@
-//! Room for what clients are told by calls: so much for each machine and each of its users, and so
-//! much in all.
+//! Room for messages to clients by calls: bounded for each machine, for each of its users, and in
+//! all.
 //!
-//! Anybody who may call can ask for such, faster than it can be sent, and need not listen. What
-//! finds no room is dropped; a client that misses it asks again.
+//! Any caller can request such messages faster than they can be sent, and need not listen. A
+//! message that finds no room is dropped; a client that misses it asks again.
 
 use crate::export::Client;
 use crate::machine::machine;
@@ -11,16 +11,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use weft_vfs::shares::{Bounds, Shares};
 
-/// Results that wait to be told: a quarter of these for one machine, since none is known by its
-/// user before it is read.
+/// Results that wait to be sent: a quarter of these for one machine, since the user of a result is
+/// unknown before it is read.
 const RESULTS: Bounds = Bounds { of_holder: 64, all: 1024 };
-/// Locks that were waited for and granted, of which clients have not heard yet.
+/// Granted locks that waiting clients have not heard of yet.
 const GRANTS: Bounds = Bounds { of_holder: 1024, all: 16_384 };
 
-/// The user that results count for.
+/// User that results count for.
 const ANY_USER: u32 = u32::MAX;
 
-/// The room that there is.
+/// A bounded room.
 #[derive(Clone, Debug)]
 pub(crate) struct Room(Arc<Mutex<Shares<IpAddr>>>);
 
@@ -45,12 +45,12 @@ impl Room {
         Room::new(GRANTS)
     }
 
-    /// Takes a place for a result that `client` is told, if there is one.
+    /// Takes a place for a result for `client`, if there is one.
     pub(super) fn result(&self, client: &Client) -> Option<Place> {
         self.place(client.address, ANY_USER)
     }
 
-    /// Takes a place for what is told to `user` at `address`, if there is one.
+    /// Takes a place for a message to `user` at `address`, if there is one.
     pub(super) fn place(&self, address: IpAddr, user: u32) -> Option<Place> {
         let machine = machine(address);
         let mut taken = self.0.lock();

@@ -1,4 +1,4 @@
-//! Calls that this server makes itself: to portmappers, and to what clients run for locks.
+//! Calls that this server makes itself: to portmappers, and to clients' lock services.
 
 use super::record::mark;
 use crate::export::Transport;
@@ -14,9 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, UdpSocket};
 use tokio::time::timeout;
 
-/// How long to wait for a connection and a reply over it.
+/// Longest wait for a connection and a reply over it.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long to wait for a datagram before the call is sent again, and how often it is sent.
+/// Wait for a datagram before the call is sent again, and the number of times it is sent.
 const DATAGRAM_TIMEOUT: Duration = Duration::from_secs(1);
 const DATAGRAM_TRIES: u32 = 3;
 /// Longest reply that is read.
@@ -26,7 +26,7 @@ const RESERVED: std::ops::Range<u16> = 665..1023;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// Calls `procedure` of what listens at `to`, from address `from`; gives the results.
+/// Calls `procedure` of the program at `to`, from address `from`; returns the results.
 pub(super) async fn call(
     to: SocketAddr,
     from: IpAddr,
@@ -43,8 +43,7 @@ pub(super) async fn call(
     rpc::results(xid, &reply).map(<[u8]>::to_vec).ok_or_else(|| io::Error::other("the call was refused"))
 }
 
-/// Calls `procedure` of what `peer` runs, wherever its portmapper, at port `portmapper`, says that
-/// is.
+/// Calls `procedure` of `peer`, at the port that its portmapper, at port `portmapper`, reports.
 pub(super) async fn call_program(
     peer: &Peer,
     portmapper: u16,
@@ -55,7 +54,7 @@ pub(super) async fn call_program(
     call(SocketAddr::new(peer.address, port), peer.local, peer.transport, procedure, arguments).await
 }
 
-/// Where the program of `procedure` listens.
+/// Returns the port of the program of `procedure`.
 pub(super) async fn port_of(peer: &Peer, portmapper: u16, procedure: Procedure) -> io::Result<u16> {
     let mut arguments = Writer::default();
     arguments.u32(procedure.program);
@@ -71,8 +70,7 @@ pub(super) async fn port_of(peer: &Peer, portmapper: u16, procedure: Procedure) 
     }
     let asked = Procedure { program: portmap::PROGRAM, version, number: 3 };
     let to = SocketAddr::new(peer.address, portmapper);
-    // Of an address versions 3 and 4 tell for the transport that they are asked over (RFC 1833
-    // 2.2.1).
+    // Versions 3 and 4 report an address for the transport of the question (RFC 1833 2.2.1).
     let over = if version == 2 { Transport::Udp } else { peer.transport };
     let results = call(to, peer.local, over, asked, &arguments.into_bytes()).await?;
     let mut results = Reader::new(&results);
@@ -84,7 +82,7 @@ pub(super) async fn port_of(peer: &Peer, portmapper: u16, procedure: Procedure) 
     port.filter(|port| *port != 0).ok_or_else(|| io::Error::other("its portmapper does not know the program"))
 }
 
-/// An address of this machine that fits `to`.
+/// Returns an address of this machine that fits `to`.
 fn source(from: IpAddr, to: SocketAddr) -> IpAddr {
     match to.ip() {
         ip if from.is_ipv4() == ip.is_ipv4() => from,
@@ -142,7 +140,7 @@ async fn over_udp(to: SocketAddr, from: IpAddr, xid: u32, message: &[u8]) -> io:
         let received = timeout(DATAGRAM_TIMEOUT, async {
             loop {
                 let len = socket.recv(&mut reply).await?;
-                // Not one to a call of before.
+                // Replies to earlier calls are skipped.
                 if reply[..len].starts_with(&xid.to_be_bytes()) {
                     return io::Result::Ok(len);
                 }

@@ -30,26 +30,26 @@ const RUNNING_BYTES_MAX: usize = 4 << 20;
 /// Calls served before their replies are sent.
 const BATCH: usize = 16;
 
-/// How often a connection is looked at, whether it still does something.
+/// Interval between checks that a connection still does something.
 const LOOK: Duration = Duration::from_secs(30);
-/// Looks at which one is closed: that has begun a call and not ended it, or does not take its
-/// replies; that says nothing at all (clients come again when they have something to say).
+/// Checks after which a connection is closed: that has begun a call and not ended it, or does not
+/// take its replies; that sends nothing at all (clients connect again when they need to).
 const SLOW_LOOKS: u32 = 4;
 const IDLE_LOOKS: u32 = 20;
 
-/// What was found when the connection was looked at last.
+/// State of the connection at the last check.
 #[derive(Debug, Default)]
 struct Looked {
-    /// Events and calls until then.
+    /// Numbers of events and calls until then.
     events: u64,
     calls: u64,
-    /// Looks since when there was no event, and no call came in whole though one had begun.
+    /// Checks without an event, and checks without a whole call although one had begun.
     silent: u32,
     unfinished: u32,
 }
 
 impl Looked {
-    /// Looks again, after so many events and calls; false if it was idle, or slow, for too long.
+    /// Checks again, after so many events and calls. False if it was idle, or slow, for too long.
     fn goes_on(&mut self, (events, calls): (u64, u64), has_begun: bool, has_replies: bool) -> bool {
         let silent = if events == self.events { self.silent + 1 } else { 0 };
         let unfinished = if has_begun && calls == self.calls { self.unfinished + 1 } else { 0 };
@@ -60,9 +60,9 @@ impl Looked {
 
 /// A connection.
 pub(super) struct Connection {
-    /// None only while TLS begins.
+    /// The stream; none only while TLS begins.
     stream: Option<Stream>,
-    /// Whether something was written that may not have left yet.
+    /// True if all writes have left.
     is_flushed: bool,
     client: Client,
     guest: Guest,
@@ -78,14 +78,14 @@ pub(super) struct Connection {
     ready: UnboundedReceiver<Ready>,
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     is_stopping: bool,
-    /// Events and calls so far.
+    /// Numbers of events and calls so far.
     events: u64,
     calls: u64,
     looked: Looked,
     look: Pin<Box<Sleep>>,
 }
 
-/// What happened.
+/// An event of a connection.
 enum Event {
     Received(usize),
     Sent(usize),
@@ -94,26 +94,26 @@ enum Event {
     /// There are more calls to look at.
     More,
     Stop,
-    /// It is time to look whether this goes on.
+    /// It is time to check that the connection still does something.
     Look,
 }
 
-/// Which of the calls received were served.
+/// Progress with the calls received.
 enum Taken {
-    /// All that can be now.
+    /// All that can be served now.
     All,
-    /// Some; there may be more.
+    /// Some calls; there may be more.
     More,
-    /// The last one asks for TLS, which begins after this.
+    /// The last call asks for TLS, which begins after this reply.
     StartTls(Reply),
 }
 
-/// The connection has come to its end.
+/// The end of a connection.
 struct End;
 
 impl From<io::Error> for End {
     fn from(_: io::Error) -> End {
-        // Whoever was there is gone, and nobody else needs to know.
+        // The client is gone, and nobody else needs to know.
         End
     }
 }
@@ -186,7 +186,7 @@ impl Connection {
         self.look.as_mut().reset(Instant::now() + LOOK);
         let (has_begun, has_replies) = (!self.received.is_empty(), self.replies.bytes() > 0);
         let goes_on = self.looked.goes_on((self.events, self.calls), has_begun, has_replies);
-        // Whoever waits for an answer of this server may be silent.
+        // A client that waits for an answer of this server may be silent.
         if goes_on || self.running > 0 { Ok(()) } else { Err(End) }
     }
 
@@ -198,7 +198,7 @@ impl Connection {
         self.replies.push(ready.reply);
     }
 
-    /// Whether another call may be looked at.
+    /// True if another call may be looked at.
     fn may_take(&self) -> bool {
         !self.is_stopping
             && self.replies.bytes() <= REPLY_BYTES_MAX
@@ -206,9 +206,9 @@ impl Connection {
             && self.running_bytes <= RUNNING_BYTES_MAX
     }
 
-    /// Sends what waits, the answer to the call for TLS at the end of it, and begins TLS.
+    /// Sends the waiting replies, that to the call for TLS last, and begins TLS.
     async fn start_tls(&mut self) -> Result<(), End> {
-        // What was sent along in the clear would count as sent under protection.
+        // Data sent along in the clear would count as sent under protection.
         if !self.received.is_empty() || self.running > 0 {
             return Err(End);
         }
@@ -281,7 +281,7 @@ impl Connection {
         Poll::Pending
     }
 
-    /// The stream, which there is unless TLS is just beginning.
+    /// Returns the stream; it is missing only while TLS begins.
     fn stream(&mut self) -> Result<Pin<&mut Stream>, End> {
         self.stream.as_mut().map(Pin::new).ok_or(End)
     }
@@ -294,7 +294,7 @@ impl Connection {
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<usize, End>> {
         let Some(stream) = &mut self.stream else { return Poll::Ready(Err(End)) };
         if self.received.is_empty() {
-            // Who says nothing takes no memory.
+            // A silent client takes no memory.
             self.received.rest();
             ready!(stream.poll_read_ready(context))?;
         }

@@ -18,16 +18,16 @@ use weft_vfs::computing::{Requester, set_requester};
 
 /// Longest call that is read.
 const CALL_BYTES_MAX: usize = 8 << 10;
-/// Longest reply that is sent: whoever writes another's address on its calls must not have that one
+/// Longest reply that is sent: a caller that forges another's address must not have that one
 /// flooded.
 const REPLY_BYTES_MAX: usize = 512;
 /// Calls served at the same time; beyond, they wait in the system's queue, or get lost there.
 const RUNNING_MAX: usize = 16;
 
-/// How long to wait before more are received, after that failed.
+/// Pause before more are received, after that failed.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// Serves `socket` until told to stop.
+/// Serves `socket` until the server stops.
 pub(super) async fn serve(socket: UdpSocket, shared: Arc<Shared>) {
     let socket = Arc::new(socket);
     let Ok(local) = socket.local_addr() else { return };
@@ -48,7 +48,7 @@ pub(super) async fn serve(socket: UdpSocket, shared: Arc<Shared>) {
         tokio::task::spawn_blocking(move || {
             let reply = waiting(May::Wait, || answer(&shared, local.ip(), peer, &message));
             if let Some(reply) = reply.filter(|reply| reply.len() <= REPLY_BYTES_MAX) {
-                // One that is lost is asked for again.
+                // A reply that is lost is asked for again.
                 let _ = Handle::current().block_on(socket.send_to(&reply, peer));
             }
             drop(permit);
@@ -69,7 +69,7 @@ fn answer(shared: &Shared, local: IpAddr, peer: SocketAddr, message: &[u8]) -> O
             };
         }
     };
-    // Nobody tells whether it is still waited for.
+    // Whether the caller still waits is unknown.
     let Begun::New(number) = shared.waits.begin(None, None) else { return None };
     set_requester(requester(shared, &client, &call, number));
     let outcome = shared.service.serve(&client, &call);

@@ -1,5 +1,5 @@
-//! What locks take beside connections: a portmapper, datagrams, and somebody who tells clients what
-//! they wait for.
+//! The lock service beside connections: a portmapper, datagrams, and the task that notifies waiting
+//! clients.
 
 use super::portmapper::{Portmapper, Registered};
 use super::turns::Turns;
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use weft_vfs::Vfs;
 
-/// Ready to serve.
+/// A lock service that is ready to serve.
 pub(super) struct LockService {
     options: LockOptions,
     address: SocketAddr,
@@ -25,7 +25,7 @@ pub(super) struct LockService {
 }
 
 impl LockService {
-    /// Has `service`, whose connections come to `address`, keep locks for clients.
+    /// Makes `service`, whose connections come to `address`, keep locks for clients.
     pub(super) fn new(
         vfs: Arc<Vfs>,
         address: SocketAddr,
@@ -48,7 +48,7 @@ impl LockService {
         Ok(LockService { options, address, datagrams, portmapper, messages, earlier })
     }
 
-    /// Begins. What the machine's portmapper was told is to be taken back.
+    /// Begins to serve. Returns the registrations to withdraw from the machine's portmapper.
     pub(super) async fn start(
         self,
         shared: &Arc<Shared>,
@@ -75,7 +75,7 @@ impl LockService {
     }
 }
 
-/// The listener, for tasks.
+/// Returns the listener, for tasks.
 pub(super) fn listening(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)

@@ -1,5 +1,5 @@
-//! What is said to clients about locks, while others are served: that one they waited for is
-//! theirs, that this server has restarted.
+//! Notices to clients about locks: that a lock they waited for is theirs, that this server has
+//! restarted.
 
 use super::calling::{call, call_program, port_of};
 use super::turns::Turns;
@@ -19,12 +19,12 @@ use tokio::time::sleep;
 use weft_vfs::Vfs;
 use weft_vfs::locks::Wanted;
 
-/// After how long a client that does not answer is called again: at first, and at most.
+/// Pause before a client that does not answer is called again: at first, and at most.
 const AGAIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(16);
-/// How long a client is told that a lock is its own: then it is for it to ask.
+/// Time in which a client is notified of a granted lock: afterwards the client must ask.
 const GRANT_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a client is told of a restart.
+/// Time in which a client is notified of a restart.
 const NOTICE_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Pauses between tries, ever longer, for a while.
@@ -38,7 +38,7 @@ impl Tries {
         Tries { pause: AGAIN, left: timeout }
     }
 
-    /// Waits until it is time to try again; false if it is no more.
+    /// Waits until it is time to try again. False if the time is over.
     async fn again(&mut self) -> bool {
         let Some(left) = self.left.checked_sub(self.pause) else { return false };
         sleep(self.pause).await;
@@ -47,7 +47,7 @@ impl Tries {
     }
 }
 
-/// Sends what `messages` has until all ends. Each message has a place among those that wait, so
+/// Sends the messages of `messages` until all ends. Each message has a place in a bounded room, so
 /// there are not too many.
 pub(super) async fn send(mut messages: UnboundedReceiver<Message>, portmapper: u16, vfs: Arc<Vfs>, turns: Arc<Turns>) {
     while let Some(message) = messages.recv().await {
@@ -68,13 +68,14 @@ async fn send_one(message: Message, portmapper: u16, vfs: &Vfs, turns: &Turns) {
             let mut tries = Tries::during(GRANT_TIMEOUT);
             loop {
                 let call = async {
-                    // Who has asked again knows it, and who has given it up does not care.
+                    // A client that has asked again knows it, and one that has given it up does not
+                    // care.
                     let is_news = vfs.locks().is_unanswered(ino, &request, grant);
                     if is_news { Some(call_program(&to, portmapper, procedure, &arguments).await) } else { None }
                 };
                 let Some(results) = turns.call(to.address, call).await else { return };
                 let wanted = match results.ok().and_then(|results| nlm::answer(&results)) {
-                    // It has just started, or does not answer.
+                    // The client has just started, or does not answer.
                     Some(LockStatus::GRACE) | None => None,
                     Some(LockStatus::GRANTED) => Some(Wanted::Yes),
                     Some(_) => Some(Wanted::No),
@@ -83,8 +84,8 @@ async fn send_one(message: Message, portmapper: u16, vfs: &Vfs, turns: &Turns) {
                     return vfs.locks().answer(ino, &request, grant, wanted);
                 }
                 if !tries.again().await {
-                    // One that says nothing may still know of it: then it will ask, and hear that
-                    // it has the lock.
+                    // A client that says nothing may still know of it: then it will ask, and learn
+                    // that it has the lock.
                     return;
                 }
             }
@@ -92,12 +93,12 @@ async fn send_one(message: Message, portmapper: u16, vfs: &Vfs, turns: &Turns) {
     }
 }
 
-/// Tells `earlier` clients that this server has restarted, and ends the period of `grace` in which
-/// they claim what they held.
+/// Notifies `earlier` clients that this server has restarted, and ends the grace period of `grace`
+/// in which they reclaim their locks.
 pub(super) fn restarted(earlier: Vec<Earlier>, options: &LockOptions, shared: &Arc<Shared>, turns: &Arc<Turns>) {
     let LockOptions { portmapper, grace } = *options;
     let Some(state) = shared.service.locking.as_ref().map(|locking| locking.state()) else { return };
-    // One host may have been many clients, and is told once.
+    // One host may have been many clients, and is notified once.
     let addresses: HashSet<_> = earlier.iter().map(|client| (client.address, client.local)).collect();
     for (address, local) in addresses {
         let to = Peer { address, local, transport: Transport::Udp };
@@ -124,7 +125,7 @@ pub(super) fn restarted(earlier: Vec<Earlier>, options: &LockOptions, shared: &A
     });
 }
 
-/// Tells a host that this one has restarted, until it has heard of it.
+/// Notifies a host that this one has restarted, until it answers.
 async fn tell(to: &Peer, portmapper: u16, state: u32, turns: &Turns) {
     let mut tries = Tries::during(NOTICE_TIMEOUT);
     while let Err(error) = turns.call(to.address, notify(to, portmapper, state)).await {
@@ -135,7 +136,7 @@ async fn tell(to: &Peer, portmapper: u16, state: u32, turns: &Turns) {
     }
 }
 
-/// Tells a host that this one has restarted, by all the names that it may know it by.
+/// Notifies a host that this one has restarted, by all the names that it may know it by.
 async fn notify(to: &Peer, portmapper: u16, state: u32) -> io::Result<()> {
     let procedure = Procedure { program: nsm::PROGRAM, version: 1, number: nsm::NOTIFY };
     let node = rustix::system::uname();

@@ -19,7 +19,7 @@ pub(super) type Evicted = oneshot::Receiver<()>;
 struct Outsider {
     number: u64,
     address: IpAddr,
-    /// Dropped when the connection has to end.
+    /// Dropped when the connection must end.
     _stays: oneshot::Sender<()>,
 }
 
@@ -27,13 +27,13 @@ struct Outsider {
 #[derive(Debug, Default)]
 pub(super) struct Outsiders {
     connected: VecDeque<Outsider>,
-    /// Connections so far, which number them; and those that had to make room.
+    /// Number of connections so far, which numbers them; and of those that had to make room.
     numbered: u64,
     evicted: u64,
 }
 
 impl Outsiders {
-    /// Adds a connection from `address`: its number, and the end that it may come to.
+    /// Adds a connection from `address`. Returns its number, and the signal to make room.
     pub(super) fn add(&mut self, address: IpAddr) -> (u64, Evicted) {
         let crowded = if self.of(address) >= OF_ADDRESS_MAX {
             Some(address)
@@ -61,12 +61,12 @@ impl Outsiders {
         }
     }
 
-    /// The address of each connection.
+    /// Returns the address of each connection.
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.connected.iter().map(|outsider| outsider.address)
     }
 
-    /// How many connections had to make room for others.
+    /// Returns the number of connections that had to make room for others.
     pub(super) fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -75,7 +75,7 @@ impl Outsiders {
         self.addresses().filter(|other| *other == address).count()
     }
 
-    /// The address with most connections; of several, that of the oldest connection.
+    /// Returns the address with most connections; of several, that of the oldest connection.
     fn largest(&self) -> Option<IpAddr> {
         let mut counts = rustc_hash::FxHashMap::<IpAddr, usize>::default();
         self.addresses().for_each(|address| *counts.entry(address).or_default() += 1);

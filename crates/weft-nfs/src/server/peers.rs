@@ -1,10 +1,8 @@
-//! Limits by client: how many connections one address may have, and how many bytes those may keep
-//! here.
+//! Limits by client: the number of connections of one address, and the bytes they may keep here.
 //!
-//! A share leaves room for others: nobody has more than is free, so that whoever comes last finds
-//! as much as the greediest has. What comes from this machine itself has a larger one, since many
-//! users and namespaces share it. Connections that no rule of the exports lets in are not among
-//! those of their address.
+//! A share leaves room for others: nobody has more than is free, so a latecomer finds as much as
+//! the greediest has. This machine itself has a larger share, since many users and namespaces share
+//! it. Connections that no rule of the exports lets in are not among those of their address.
 
 use super::outsiders::{Evicted, Outsiders};
 use crate::machine::machine;
@@ -25,7 +23,7 @@ pub(super) const OF_LOOPBACK_MAX: usize = ALL_MAX / 2;
 const BYTES_OF_ADDRESS_MAX: usize = 64 << 20;
 const BYTES_MAX: usize = 256 << 20;
 /// Bytes of one connection that are not counted: they come and go with each call, and are bounded
-/// by the number of connections. One of an outsider may keep no more.
+/// by the number of connections. A connection of an outsider may keep no more.
 const GRAIN: usize = 64 << 10;
 
 #[derive(Debug, Default)]
@@ -38,13 +36,13 @@ struct Taken {
 struct All {
     connections: usize,
     bytes: usize,
-    /// How often somebody had a share already.
+    /// Number of times a client had its share already.
     refused: u64,
     of: FxHashMap<IpAddr, Taken>,
     outsiders: Outsiders,
 }
 
-/// What clients take.
+/// Shares that clients take.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peers(Arc<Mutex<All>>);
 
@@ -76,13 +74,13 @@ impl Peers {
         Some(Guest { peers: self.clone(), address, bytes: 0, outsider: None })
     }
 
-    /// Counts a connection from `address` that no rule lets in; another one may have to end for it.
+    /// Counts a connection from `address` that no rule lets in; another one may be evicted for it.
     pub(super) fn admit_outsider(&self, address: IpAddr) -> (Guest, Evicted) {
         let (number, evicted) = self.0.lock().outsiders.add(address);
         (Guest { peers: self.clone(), address, bytes: 0, outsider: Some(number) }, evicted)
     }
 
-    /// What is told of a server at `address`, which refused these calls.
+    /// Returns the counters of a server at `address`, which refused these calls.
     pub(super) fn stats(&self, address: SocketAddr, refusals: &Refusals) -> NfsStats {
         let all = self.0.lock();
         let mut connections = FxHashMap::<IpAddr, u64>::default();
@@ -103,7 +101,7 @@ impl Peers {
 }
 
 impl Guest {
-    /// Counts that the connection keeps `bytes` here; false if that is beyond its share.
+    /// Counts that the connection keeps `bytes` here. False if that is beyond its share.
     pub(super) fn keeps(&mut self, bytes: usize) -> bool {
         let bytes = if bytes < GRAIN { 0 } else { bytes };
         if bytes == self.bytes {
@@ -186,7 +184,7 @@ mod tests {
         let each = guests.len() / machines.len();
         let later: Vec<_> = std::iter::from_fn(|| peers.admit(here[0]).or_else(|| peers.admit(here[1]))).collect();
         assert!(each > 200 && later.len() > each / 3, "{each}, then {}", later.len());
-        // Who has too much is closed.
+        // Connections that keep too much are closed.
         guests.retain_mut(|guest| guest.keeps(1 << 20));
         let kept = guests.len();
         let mut newcomer = peers.admit([10, 0, 1, 1].into()).expect("there is room for another one");

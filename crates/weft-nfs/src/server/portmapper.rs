@@ -1,5 +1,4 @@
-//! How clients find out where programs are served: by a portmapper of this server's own, or by the
-//! one that the machine has.
+//! The portmapper by which clients find programs: this server's own, or the one of the machine.
 
 use super::ServerError;
 use super::calling::call;
@@ -10,16 +9,16 @@ use crate::xdr::{Reader, Writer};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
-/// Who tells.
+/// The portmapper that clients ask.
 pub(super) enum Portmapper {
-    /// This server, here.
+    /// This server's own.
     Own(TcpListener, UdpSocket),
-    /// Somebody else, who listens here.
+    /// Another program's, at this address.
     Other(SocketAddr),
 }
 
 impl Portmapper {
-    /// Listens at port `port` of `address`, unless somebody does already.
+    /// Listens at port `port` of `address`, unless another program does already.
     pub(super) fn find(address: IpAddr, port: u16) -> Result<Portmapper, ServerError> {
         let address = SocketAddr::new(address, port);
         match TcpListener::bind(address).and_then(|tcp| Ok((tcp, UdpSocket::bind(address)?))) {
@@ -34,7 +33,7 @@ impl Portmapper {
     }
 }
 
-/// What the machine's portmapper was told.
+/// Mappings registered with the machine's portmapper.
 pub(super) struct Registered {
     portmapper: SocketAddr,
     address: IpAddr,
@@ -42,7 +41,7 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    /// Tells `portmapper` that `mappings` are served at `address`.
+    /// Registers `mappings`, which are served at `address`, with `portmapper`.
     pub(super) async fn new(
         portmapper: SocketAddr,
         address: IpAddr,
@@ -64,8 +63,7 @@ impl Registered {
         Ok(registered)
     }
 
-    /// Whether the portmapper tells of `mapping` now. It does not if it tells of another server,
-    /// which is there.
+    /// Registers `mapping`. False if the portmapper reports another server, which is there.
     async fn register(&self, mapping: &Mapping) -> io::Result<bool> {
         if as_bool(&self.ask(Ask::Set, mapping).await?)? {
             return Ok(true);
@@ -74,7 +72,7 @@ impl Registered {
         let Some(other) = Reader::new(&told).opaque(told.len()).and_then(parse_universal) else { return Ok(false) };
         let null = Procedure { program: mapping.program, version: mapping.version, number: 0 };
         match call(other, self.portmapper.ip(), mapping.transport, null, &[]).await {
-            // One that was killed.
+            // A server that was killed.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 self.ask(Ask::Unset, mapping).await?;
                 as_bool(&self.ask(Ask::Set, mapping).await?)
@@ -83,10 +81,10 @@ impl Registered {
         }
     }
 
-    /// Tells it that nothing is served any more.
+    /// Withdraws all mappings.
     pub(super) async fn withdraw(&self) {
         for mapping in &self.mappings {
-            // If it cannot be told, whoever asks it will find nobody.
+            // If that fails, clients that ask it find nobody.
             let _ = self.ask(Ask::Unset, mapping).await;
         }
     }
@@ -100,7 +98,7 @@ impl Registered {
         arguments.opaque(b"");
         let procedure = Procedure { program: portmap::PROGRAM, version: 4, number: ask as u32 };
         let from = self.portmapper.ip();
-        // An address is told for the transport that it is asked over.
+        // An address is reported for the transport of the question.
         let over = if matches!(ask, Ask::Address) { mapping.transport } else { Transport::Tcp };
         call(self.portmapper, from, over, procedure, &arguments.into_bytes()).await
     }

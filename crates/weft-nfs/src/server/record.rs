@@ -1,44 +1,44 @@
 //! Records on a stream (RFC 5531 11): each message comes in fragments, a mark with a length before
 //! each.
 //!
-//! Room is made for what a mark announces up to a bound, and filled only by what arrives. A message
-//! that comes in one fragment is looked at where it was received.
+//! Room is made for the length in a mark up to a bound, and filled only by data that arrives. A
+//! message that comes in one fragment is looked at where it was received.
 
 use crate::v3::DATA_BYTES_MAX;
 use std::ops::Range;
 
-/// Longest message: a write of as much as there can be, with all around it.
+/// Longest message: the longest write, with all around it.
 const MESSAGE_BYTES_MAX: usize = DATA_BYTES_MAX + (8 << 10);
-/// Room to receive into at least.
+/// Least room to receive into.
 const ROOM_BYTES: usize = 64 << 10;
 const MARK_BYTES: usize = 4;
 const LAST: u32 = 1 << 31;
 
-/// Whoever sent it has lost its way: a message that is too long.
+/// Error: a message that is too long. Its sender is out of step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// What was received and not yet taken.
+/// Bytes that were received and not yet taken.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     bytes: Vec<u8>,
-    /// What is before was taken.
+    /// Number of leading bytes that were taken.
     taken: usize,
     /// Fragments of a message whose last one has not come yet.
     begun: Vec<u8>,
 }
 
-/// Where a message lies.
+/// Place of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// In what was received.
+    /// In the received bytes.
     At(Range<usize>),
     /// Put together from fragments.
     Whole(Vec<u8>),
 }
 
 impl Received {
-    /// The next message, if all of it is here.
+    /// Takes the next message, if all of it is here.
     pub(crate) fn next(&mut self) -> Result<Option<Message>, TooLong> {
         loop {
             let Some((len, is_last)) = self.mark() else { return Ok(None) };
@@ -52,7 +52,7 @@ impl Received {
                 return Ok(Some(Message::At(start..start + len)));
             }
             if len == 0 && !is_last {
-                // Nobody needs such, and they could go on for ever.
+                // No client needs an empty fragment, and they could go on for ever.
                 return Err(TooLong);
             }
             self.begun.extend_from_slice(fragment);
@@ -68,34 +68,34 @@ impl Received {
         Some(((mark & !LAST) as usize, mark & LAST != 0))
     }
 
-    /// The bytes of a message that lies in what was received.
+    /// Returns the bytes of a message that lies in the received bytes.
     pub(crate) fn bytes(&self, at: &Range<usize>) -> &[u8] {
         &self.bytes[at.clone()]
     }
 
-    /// Bytes that lie here.
+    /// Returns the number of bytes that lie here.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.taken + self.begun.len()
     }
 
-    /// Whether nothing is waited for.
+    /// True if no message has begun.
     pub(crate) fn is_empty(&self) -> bool {
         self.taken == self.bytes.len() && self.begun.is_empty()
     }
 
-    /// Makes room for what comes next; tells how much of it to fill. Must not be called while a
-    /// message is being looked at.
+    /// Makes room for the next bytes; also returns how much of it to fill. Must not be called while
+    /// a message is being looked at.
     pub(crate) fn room(&mut self) -> (&mut Vec<u8>, usize) {
         self.bytes.drain(..self.taken);
         self.taken = 0;
         let missing = self.mark().map_or(0, |(len, _)| (MARK_BYTES + len).saturating_sub(self.bytes.len()));
         let wanted = missing.clamp(ROOM_BYTES, MESSAGE_BYTES_MAX + MARK_BYTES);
         self.bytes.reserve(wanted);
-        // Of a long message no more than it: then what follows need not be moved.
+        // For a long message no more than it: then the bytes after it need not be moved.
         (&mut self.bytes, wanted)
     }
 
-    /// Gives the memory back, when nothing is waited for.
+    /// Gives the memory back, when no message has begun.
     pub(crate) fn rest(&mut self) {
         if self.is_empty() {
             self.bytes = Vec::new();
@@ -104,7 +104,7 @@ impl Received {
     }
 }
 
-/// The mark before a message of `len` bytes that is sent whole.
+/// Returns the mark before a message of `len` bytes that is sent whole.
 pub(crate) fn mark(len: usize) -> [u8; MARK_BYTES] {
     (u32::try_from(len).expect("replies are shorter than 2 GiB") | LAST).to_be_bytes()
 }

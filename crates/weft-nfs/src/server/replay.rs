@@ -1,9 +1,9 @@
-//! Calls that come twice (RFC 1813 4.2; Juszczak, "Improving the Performance and Correctness of an
-//! NFS Server", 1989).
+//! Replay cache for calls that come twice (RFC 1813 4.2; Juszczak, "Improving the Performance and
+//! Correctness of an NFS Server", 1989).
 //!
-//! A client that gets no reply asks again, over another connection perhaps. What must not be done
-//! twice is remembered with its reply: one that is being served is answered when that has ended,
-//! wherever it came from last.
+//! A client that gets no reply asks again, over another connection perhaps. Calls that must not be
+//! done twice are remembered with their replies. A call that is still being served is answered when
+//! that has ended, wherever it came from last.
 //!
 //! Only calls of clients that an export lets in come here, with handles that were made here. Each
 //! address has so many entries of its own, those from reserved ports apart. Where there are too
@@ -30,11 +30,11 @@ const PEERS_MAX: usize = 512;
 /// Bytes of a call that are compared, beside its length.
 const COMPARED: usize = 512;
 
-/// Whose calls are remembered together.
+/// Peer whose calls are remembered together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Peer {
     address: IpAddr,
-    /// True if they come from ports that the super-user alone can use.
+    /// True if its calls come from ports that the super-user alone can use.
     is_reserved: bool,
 }
 
@@ -43,13 +43,13 @@ impl Peer {
         Peer { address: client.address, is_reserved: client.port < RESERVED_PORTS_END }
     }
 
-    /// Those who can be this one as well.
+    /// Returns the peer that stands for all peers of its machine.
     fn machine(self) -> Peer {
         Peer { address: machine(self.address), ..self }
     }
 }
 
-/// What tells a call that comes again from another with the same number.
+/// Identity that distinguishes a repeated call from another with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     peer: Peer,
@@ -58,27 +58,27 @@ pub(super) struct Key {
     sum: u64,
 }
 
-/// Connections that want the reply to one call, at most: a client that gave up one tries over
+/// Most connections that wait for the reply to one call: a client that gave up one tries over
 /// another.
 const WAITING_MAX: usize = 8;
 
-/// What is known of a call.
+/// State of a remembered call.
 #[derive(Debug)]
 enum Known {
-    /// It is being served; these want the reply too.
+    /// It is being served; these connections want the reply too.
     Running(Vec<UnboundedSender<Ready>>),
-    /// It was answered so.
+    /// It was answered with this reply.
     Answered(Reply),
 }
 
-/// What to do about a call.
+/// Action for a call.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Serve it, then tell the cache.
     New(Key),
-    /// Answer this again.
+    /// Send this reply again.
     Answered(Reply),
-    /// Whoever serves it will answer.
+    /// The thread that serves it will answer.
     Running,
 }
 
@@ -99,14 +99,13 @@ struct Peers {
 #[derive(Debug, Default)]
 pub(super) struct ReplayCache(Mutex<Peers>);
 
-/// Whether doing it twice differs from doing it once.
+/// True if doing it twice differs from doing it once.
 pub(super) fn must_not_be_repeated(procedure: Procedure) -> bool {
     // Writing the same bytes again is harmless, setting attributes under a guard is not.
     procedure.program == v3::PROGRAM && matches!(procedure.number, 2 | 8..=15)
 }
 
-/// True if nothing was done, and never will be by this call: it was refused, or what it is about is
-/// not there any more.
+/// True if nothing was done, and never will be by this call: it was refused, or its file is gone.
 fn is_void(reply: &Reply) -> bool {
     let word = |at: usize| Some(u32::from_be_bytes(*reply.head.get(4 * at..)?.first_chunk()?));
     let (is_accepted, is_success) = (word(2) == Some(0), word(5) == Some(0));
@@ -115,8 +114,8 @@ fn is_void(reply: &Reply) -> bool {
 }
 
 impl ReplayCache {
-    /// What is known of `call`, whose bytes are `message` and which must not be repeated; its reply
-    /// can be sent to `sender`. The client has been let in.
+    /// Looks up `call`, whose bytes are `message` and which must not be repeated; its reply can be
+    /// sent to `sender`. The client has been let in.
     pub(super) fn find(
         &self,
         client: &Client,
@@ -148,7 +147,7 @@ impl ReplayCache {
         }
     }
 
-    /// The call was answered with `reply`.
+    /// Remembers that the call was answered with `reply`.
     pub(super) fn answered(&self, key: Key, reply: &Reply) {
         let waiting = {
             let mut peers = self.0.lock();
@@ -161,7 +160,7 @@ impl ReplayCache {
             }
         };
         if let Some(Known::Running(waiting)) = waiting {
-            // One that has gone meanwhile needs none.
+            // A connection that is gone meanwhile needs none.
             waiting.iter().for_each(|sender| drop(sender.send(Ready { reply: reply.clone(), ran: None })));
         }
     }
@@ -229,7 +228,7 @@ mod tests {
         cache.find(client, &rpc::parse(&message).unwrap(), &message, sender)
     }
 
-    /// The reply to a call that was carried out, with `status`.
+    /// Returns the reply to a call that was carried out, with `status`.
     fn reply(status: Status) -> Reply {
         v3::failed(7, REMOVE.number, status)
     }

@@ -35,12 +35,12 @@ impl Replies {
         self.waiting.push_back((mark(len), reply));
     }
 
-    /// Bytes that wait.
+    /// Returns the number of bytes that wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What to send next, from where it lies.
+    /// Returns the slices to send next, not copied.
     pub(super) fn slices(&self) -> SmallVec<[IoSlice<'_>; SLICES]> {
         let mut slices = SmallVec::new();
         let mut skip = self.sent;

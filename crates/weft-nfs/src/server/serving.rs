@@ -1,5 +1,5 @@
-//! A call from the wire to its reply: served at once, or by whoever may wait, and made durable
-//! where that is asked for.
+//! A call from the wire to its reply: served at once, or by a thread that may wait, and made
+//! durable where that is asked for.
 
 use super::replay::{Found, Key, must_not_be_repeated};
 use super::replies::Ready;
@@ -14,20 +14,20 @@ use std::sync::{Arc, Weak};
 use tokio::sync::mpsc::UnboundedSender;
 use weft_vfs::computing::{Requester, set_requester};
 
-/// What comes next.
+/// Next step for a connection.
 pub(super) enum Next {
-    /// This is to be sent.
+    /// Send this reply.
     Reply(Reply),
-    /// The reply will come.
+    /// Wait: the reply will come.
     Running {
-        /// To be counted until then.
+        /// Bytes to count until then.
         bytes: usize,
     },
-    /// Nothing, here.
+    /// Do nothing.
     Nothing,
-    /// This is to be sent, and TLS begins.
+    /// Send this reply, and begin TLS.
     StartTls(Reply),
-    /// The connection has lost its way.
+    /// End the connection, which is out of step.
     End,
 }
 
@@ -38,7 +38,7 @@ struct Running {
     key: Option<Key>,
 }
 
-/// Serves `message`; what is not ready at once goes to `sender`.
+/// Serves `message`; a reply that is not ready at once goes to `sender`.
 pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sender: &UnboundedSender<Ready>) -> Next {
     let call = match rpc::parse(message) {
         Ok(call) => call,
@@ -100,7 +100,7 @@ fn wait(
     tokio::task::spawn_blocking(move || waiter.run(requester, &client, &message, key));
 }
 
-/// Who asks by `call`, which waits under `number`.
+/// Returns the requester of `call`, which waits under `number`.
 pub(super) fn requester(shared: &Shared, client: &Client, call: &Call<'_>, number: u64) -> Requester {
     let acts_as = match &call.auth {
         _ if call.procedure.program == v3::PROGRAM => shared.service.acts_as(client, call),
@@ -111,7 +111,7 @@ pub(super) fn requester(shared: &Shared, client: &Client, call: &Call<'_>, numbe
     Requester { user, thread: None, number: Some(number), host: Some(machine(client.address)) }
 }
 
-/// A call for a thread that may wait. Whoever waits for it is told when it goes.
+/// A call for a thread that may wait. Clients that wait for it are told when it goes.
 struct Waiter {
     shared: Arc<Shared>,
     number: u64,
@@ -141,17 +141,17 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // Of one that ended without a reply, or is not wanted any more.
+        // The call had no reply, or is no longer wanted.
         drop(self.shared.waits.end(self.number));
     }
 }
 
-/// A connection was closed.
+/// Handles a closed connection.
 pub(super) fn left(shared: &Shared) {
     shared.waits.left().into_iter().for_each(|number| shared.service.vfs.interrupt(number));
 }
 
-/// Looks once who has waited for long. True if nobody waits.
+/// Looks once for calls that have waited long. True if none waits.
 pub(super) fn look(shared: &Shared) -> bool {
     let look = shared.waits.look();
     look.late.iter().for_each(Asker::put_off);
@@ -159,7 +159,7 @@ pub(super) fn look(shared: &Shared) -> bool {
     look.is_last
 }
 
-/// Looks, for as long as the server is there, who waits.
+/// Looks for waiting calls, for as long as the server is there.
 pub(super) async fn watch(shared: Weak<Shared>) {
     loop {
         let Some(until_look) = shared.upgrade().map(|shared| shared.waits.until_look()) else { return };
@@ -172,7 +172,7 @@ pub(super) async fn watch(shared: Weak<Shared>) {
 }
 
 impl Running {
-    /// Sends `reply` once what it tells is durable, or that it is not.
+    /// Sends `reply` once its changes are durable, or an error that they are not.
     fn once_stable(self, reply: Reply) {
         let shared = self.shared.clone();
         shared.stable.once_durable(Box::new(move |synced| match synced {

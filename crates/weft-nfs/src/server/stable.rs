@@ -1,4 +1,4 @@
-//! Sees that what was done is safe before it is told.
+//! Makes changes durable before they are acknowledged.
 //!
 //! One call at a time is made durable where it was served, without another thread. Those that come
 //! meanwhile go to one thread for all connections, and share a sync.
@@ -10,30 +10,30 @@ use std::io;
 use std::sync::Arc;
 use weft_vfs::{ErrorKind, Vfs};
 
-/// What to do with the result of a sync.
+/// Continuation with the result of a sync.
 pub(super) type Then = Box<dyn FnOnce(Result<(), ErrorKind>) + Send>;
 
-/// Those who wait.
+/// Calls that wait.
 #[derive(Default)]
 struct Waiting {
     then: Vec<Then>,
-    /// Whether no more will come.
+    /// True if no more will come.
     is_over: bool,
 }
 
-/// What the thread takes them from.
+/// Queue of the thread.
 #[derive(Default)]
 struct Queue {
     waiting: Mutex<Waiting>,
     more: Condvar,
 }
 
-/// Makes things durable.
+/// Makes changes durable.
 pub(super) struct Stabilizer {
     vfs: Arc<Vfs>,
-    /// Whether that can be a short wait.
+    /// True if that can be a short wait.
     is_nearby: bool,
-    /// Held by whoever syncs where it stands.
+    /// Held by a thread that syncs where it stands.
     turn: Mutex<()>,
     queue: Arc<Queue>,
 }
@@ -47,7 +47,7 @@ impl Stabilizer {
         Ok(Stabilizer { is_nearby: vfs.syncs_nearby(), vfs, turn: Mutex::new(()), queue })
     }
 
-    /// Whether all that was done may be told, now or after a short while. If not,
+    /// True if all changes may be acknowledged, now or after a short while. If not,
     /// [`Stabilizer::once_durable`] is the way.
     pub(super) fn is_now(&self, told: WriteAck) -> bool {
         match told {
@@ -60,7 +60,7 @@ impl Stabilizer {
         }
     }
 
-    /// Calls `then` once all that was done is durable, or with why it is not.
+    /// Calls `then` once all changes are durable, or with the kind of error if they are not.
     pub(super) fn once_durable(&self, then: Then) {
         self.queue.waiting.lock().then.push(then);
         self.queue.more.notify_one();

@@ -1,4 +1,4 @@
-//! What connects a client: TCP, or TLS over it.
+//! Streams to clients: TCP, or TLS over it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,11 +14,11 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Ready when there may be something to read, without any room to read it into.
+    /// Returns ready when there may be something to read, without any room to read it into.
     pub(super) fn poll_read_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Plain(stream) => stream.poll_read_ready(context),
-            // It has what it read in its own memory.
+            // It has read data in its own memory.
             Stream::Tls(_) => Poll::Ready(Ok(())),
         }
     }

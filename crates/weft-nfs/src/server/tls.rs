@@ -1,4 +1,4 @@
-//! RPC over TLS (RFC 9289): what the server shows, and whom it asks to show what.
+//! RPC over TLS (RFC 9289): the certificates of the server and of clients.
 
 use crate::refused::Refused;
 use rustls::RootCertStore;
@@ -18,7 +18,7 @@ use tokio_rustls::server::TlsStream;
 
 /// The protocol's name (RFC 9289 8.2).
 const PROTOCOL: &[u8] = b"sunrpc";
-/// How long a client has to agree on keys.
+/// Longest time for a client to agree on keys.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
 /// Files, all in PEM, that TLS needs.
@@ -28,11 +28,11 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Who vouches for clients. Without it clients need no certificate.
+    /// Authorities that vouch for clients. Without it clients need no certificate.
     pub client_authorities: Option<PathBuf>,
 }
 
-/// Why TLS cannot be offered.
+/// Reason that TLS cannot be offered.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot use {} for TLS: {source}", file.display())]
 pub struct TlsError {
@@ -43,7 +43,7 @@ pub struct TlsError {
 /// Begins TLS on connections.
 pub(super) struct Tls {
     acceptor: TlsAcceptor,
-    /// Machines that could not begin, as far as the log told of them.
+    /// Machines that could not begin and that were logged.
     refused: Refused,
 }
 
@@ -76,14 +76,14 @@ impl Tls {
         Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), refused: Refused::default() })
     }
 
-    /// Agrees on keys with whoever is at the other end, `address`. None: they could not, or did not
-    /// in time, and the log tells of it.
+    /// Agrees on keys with the client at `address`. None if that failed, or took too long; the
+    /// failure is logged.
     pub(super) async fn begin(&self, stream: TcpStream, address: IpAddr) -> Option<TlsStream<TcpStream>> {
         let begun = match tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await {
             Ok(begun) => begun,
             Err(_) => Err(io::Error::other("it did not agree on keys in time")),
         };
-        // Who wants to speak something else over it has come to the wrong place.
+        // A client that speaks something else over it has come to the wrong place.
         let is_ours = |stream: &TlsStream<TcpStream>| stream.get_ref().1.alpn_protocol() == Some(PROTOCOL);
         match begun {
             Ok(stream) if is_ours(&stream) => return Some(stream),

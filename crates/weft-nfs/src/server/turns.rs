@@ -1,4 +1,4 @@
-//! Turns for calls to clients: few of one machine at a time, so that one whose clients do not
+//! Turns for calls to clients: few of one machine at a time, so that a machine whose clients do not
 //! answer holds up no calls to others.
 
 use crate::machine::machine;
@@ -12,10 +12,10 @@ use tokio::sync::Semaphore;
 const ALL_MAX: usize = 64;
 const OF_MACHINE_MAX: usize = 4;
 
-/// Turns that there are.
+/// The turns.
 pub(super) struct Turns {
     all: Semaphore,
-    /// Those of machines that are called, or wait for it.
+    /// Turns of machines that are called, or wait for it.
     machines: Mutex<FxHashMap<IpAddr, Arc<Semaphore>>>,
 }
 
@@ -26,7 +26,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Makes `call` to what runs at `address` once it is its turn.
+    /// Makes `call` to the program at `address` once it is its turn.
     pub(super) async fn call<T>(&self, address: IpAddr, call: impl Future<Output = T>) -> T {
         let machine = machine(address);
         let new = || Arc::new(Semaphore::new(OF_MACHINE_MAX));

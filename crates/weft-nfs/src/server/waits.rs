@@ -1,12 +1,12 @@
-//! Calls that wait on threads: who still wants their replies, and for how long.
+//! Calls that wait on threads, and the connections that still want their replies.
 //!
 //! Networks may compute for ever, and a client that gave up does not say so. A call that only reads
 //! is answered `JUKEBOX` after a while (RFC 1813 2.6: ask again later), and goes on meanwhile. The
 //! same call that comes again joins it, and takes no other thread. It ends when it has not come
 //! again for a while, or when the connections that it came over are closed.
 //!
-//! A call that may change something is answered when it has ended, and no sooner: whoever is told
-//! to ask again must not have it done twice. It stops to compute after that while.
+//! A call that may change something is answered when it has ended, and no sooner: if its client
+//! asked again, it would be done twice. It stops computing after that while.
 //!
 //! Lock: that of the table is held for nothing else.
 
@@ -24,16 +24,16 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use weft_vfs::computing::request_number;
 
-/// How often it is looked at who waits.
+/// Interval between looks at waiting calls.
 const LOOK: Duration = Duration::from_secs(1);
-/// Looks until a call is told to be asked again.
+/// Looks after which a client is told to ask again.
 pub(crate) const LATE_AFTER_LOOKS: u32 = 10;
-/// Looks until a call ends that does not come again. Clients ask again after 5 to 15 seconds.
+/// Looks after which a call ends that does not come again. Clients ask again after 5 to 15 seconds.
 pub(crate) const UNASKED_LOOKS: u32 = 30;
 /// Longest arguments of a call that others may join.
 const ARGUMENTS_MAX: usize = 8 << 10;
 
-/// One who asked: a call of a connection.
+/// An asker: a call of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Asker {
     pub(super) sender: UnboundedSender<Ready>,
@@ -49,13 +49,13 @@ impl Asker {
         let _ = self.sender.send(Ready { reply, ran: Some(self.bytes) });
     }
 
-    /// Tells it to ask again later.
+    /// Tells the client to ask again later.
     pub(super) fn put_off(&self) {
         self.answer(v3::failed(self.xid, self.procedure.number, Status::Jukebox));
     }
 }
 
-/// All that the reply to a call depends on, but for the state of the volume.
+/// Everything that the reply to a call depends on, except the state of the volume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Alike {
     address: IpAddr,
@@ -66,8 +66,8 @@ pub(super) struct Alike {
 }
 
 impl Alike {
-    /// What calls have in common with `call` of `client` that are answered as it is; none if it may
-    /// change something.
+    /// Returns the key shared by all calls that have the same answer as `call` of `client`; none if
+    /// it may change something.
     pub(super) fn of(client: &Client, call: &Call<'_>) -> Option<Alike> {
         let Procedure { program, number, .. } = call.procedure;
         let reads = program == v3::PROGRAM && v3::only_reads(number);
@@ -95,20 +95,20 @@ impl Alike {
 /// A call that waits.
 #[derive(Debug, Default)]
 struct Wait {
-    /// None if it may change something.
+    /// Key by which other calls join; none if the call may change something.
     alike: Option<Alike>,
-    /// Who is to be answered, and how often it was looked at that meanwhile.
+    /// Askers to be answered, each with the number of looks since it asked.
     askers: Vec<(Asker, u32)>,
     /// Connections that were told to ask again.
     put_off: Vec<UnboundedSender<Ready>>,
-    /// Looks since when nobody is to be answered; of one that changes something, since it began.
+    /// Looks without an asker to be answered; of a call that changes something, since it began.
     looks: u32,
     /// True if it is to end.
     ends: bool,
 }
 
 impl Wait {
-    /// True if every connection that it came over is closed. One that came over none has none.
+    /// True if every connection that the call came over is closed. False if it came over none.
     fn is_left(&mut self) -> bool {
         self.put_off.retain(|connection| !connection.is_closed());
         if self.alike.is_some() {
@@ -118,7 +118,7 @@ impl Wait {
         !self.askers.is_empty() && self.askers.iter().all(|(asker, _)| asker.sender.is_closed())
     }
 
-    /// Looks once more; moves those that are told to ask again to `late`.
+    /// Looks once more; moves askers that are told to ask again to `late`.
     fn look(&mut self, late: &mut Vec<Asker>) {
         self.looks += 1;
         if self.alike.is_none() {
@@ -147,7 +147,7 @@ struct Table {
 }
 
 impl Table {
-    /// Has nobody join call `number` any more.
+    /// Lets no more askers join call `number`.
     fn close(&mut self, alike: Option<&Alike>, number: u64) {
         if let Some(alike) = alike
             && self.alike.get(alike) == Some(&number)
@@ -156,7 +156,7 @@ impl Table {
         }
     }
 
-    /// The numbers of calls that are to end.
+    /// Returns the numbers of calls that are to end.
     fn ending(&mut self) -> Vec<u64> {
         let Table { waits, alike } = self;
         let ending = waits.iter().filter(|(_, wait)| wait.ends);
@@ -166,15 +166,15 @@ impl Table {
     }
 }
 
-/// The calls that wait.
+/// Calls that wait.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     table: Mutex<Table>,
-    /// Told when there are some.
+    /// Signalled when there are some.
     some: Arc<Notify>,
 }
 
-/// What to do about a call that would wait.
+/// Action for a call that would wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Begun {
     /// Serve it on a thread that may wait, under this number.
@@ -183,19 +183,19 @@ pub(super) enum Begun {
     Joined,
 }
 
-/// What a look at those who wait gives.
+/// Result of a look at waiting calls.
 #[derive(Debug, Default)]
 pub(super) struct Look {
-    /// To be told to ask again.
+    /// Askers to be told to ask again.
     pub(super) late: Vec<Asker>,
     /// Calls that are to end.
     pub(super) ending: Vec<u64>,
-    /// True if nobody waits.
+    /// True if no call waits.
     pub(super) is_last: bool,
 }
 
 impl Waits {
-    /// Adds a call of `asker`; none: who called cannot be told anything before it has ended.
+    /// Adds a call of `asker`; none if the caller cannot be told anything before it has ended.
     pub(super) fn begin(&self, alike: Option<Alike>, asker: Option<Asker>) -> Begun {
         let mut table = self.table.lock();
         let joined = alike.as_ref().and_then(|alike| table.alike.get(alike)).copied();
@@ -217,11 +217,12 @@ impl Waits {
 
     /// True if call `number`, which a thread has come to, is to be served.
     pub(super) fn is_wanted(&self, number: u64) -> bool {
-        // What may change something is answered in any case: a client may ask for its reply again.
+        // A call that may change something is answered in any case: a client may ask for its reply
+        // again.
         self.table.lock().waits.get(&number).is_none_or(|wait| wait.alike.is_none() || !wait.ends)
     }
 
-    /// Call `number` has ended; gives those who are to be answered.
+    /// Ends call `number`; returns the askers to be answered.
     pub(super) fn end(&self, number: u64) -> Vec<Asker> {
         let mut table = self.table.lock();
         let Some(wait) = table.waits.remove(&number) else { return Vec::new() };
@@ -229,14 +230,14 @@ impl Waits {
         wait.askers.into_iter().map(|(asker, _)| asker).collect()
     }
 
-    /// A connection was closed; gives the calls that are to end.
+    /// Notes that a connection was closed; returns the calls that are to end.
     pub(super) fn left(&self) -> Vec<u64> {
         let mut table = self.table.lock();
         table.waits.values_mut().for_each(|wait| wait.ends |= wait.is_left());
         table.ending()
     }
 
-    /// Looks who has waited for long.
+    /// Looks for calls that have waited long.
     pub(super) fn look(&self) -> Look {
         let mut table = self.table.lock();
         let mut late = Vec::new();
@@ -253,7 +254,7 @@ impl Waits {
         }
     }
 
-    /// Has it be looked at again.
+    /// Schedules another look.
     pub(super) fn again(&self) {
         self.some.notify_one();
     }

@@ -1,4 +1,4 @@
-//! What a client says, in bytes, and what it reads out of replies.
+//! A client that writes calls in bytes, and reads replies.
 
 use crate::rpc::Procedure;
 use crate::rpc::tests::call;
@@ -7,7 +7,7 @@ use crate::{mount, v3};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-/// A connection, and on whose behalf calls are made over it.
+/// A connection, and the user that calls over it act as.
 pub(super) struct Client {
     pub(super) stream: TcpStream,
     pub(super) xid: u32,
@@ -22,14 +22,14 @@ pub(super) type Handle = Vec<u8>;
 /// Seconds and nanoseconds.
 type Time = (u32, u32);
 
-/// What comes after the status.
+/// Results after the status.
 pub(super) struct Answer {
     pub(super) status: u32,
     body: Vec<u8>,
     read: usize,
 }
 
-/// `fattr3`, of which tests look at.
+/// `fattr3`, as far as tests look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub(super) kind: u32,
@@ -54,7 +54,7 @@ pub(super) struct Change {
     pub(super) after: Option<Attributes>,
 }
 
-/// What to set, as `sattr3` says it.
+/// Attributes to set, as in `sattr3`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Set {
     pub(super) mode: Option<u32>,
@@ -112,13 +112,13 @@ impl Answer {
         Change { before, after: self.optional_attributes() }
     }
 
-    /// A handle that is told if it can be.
+    /// Reads a handle, which must be there.
     pub(super) fn handle(&mut self) -> Handle {
         assert!(self.bool(), "a handle is told");
         self.bytes()
     }
 
-    /// Says that all was read.
+    /// Checks that all was read.
     pub(super) fn end(&self) {
         assert_eq!(self.read, self.body.len(), "nothing follows");
     }
@@ -157,7 +157,7 @@ impl Client {
         self.call(Procedure { program: mount::PROGRAM, version: 3, number: 1 }, arguments)
     }
 
-    /// The same volume over another connection, as user `uid`.
+    /// Returns a client of the same volume over another connection, as user `uid`.
     pub(super) fn as_user(&self, uid: u32, groups: &[u32]) -> Client {
         let mut client = Client::connect(self.stream.peer_addr().expect("connected"));
         (client.uid, client.groups, client.root) = (uid, groups.to_vec(), self.root.clone());
@@ -182,14 +182,14 @@ impl Client {
         self.send(&message);
     }
 
-    /// The answer to what was asked last.
+    /// Returns the answer to the last call.
     pub(super) fn answered(&mut self) -> Answer {
         let (xid, answer) = self.next_answer();
         assert_eq!(xid, self.xid, "one question at a time");
         answer
     }
 
-    /// The answer to anything that was asked.
+    /// Returns the answer to any call.
     pub(super) fn answered_any(&mut self) -> Answer {
         self.next_answer().1
     }
@@ -210,7 +210,7 @@ impl Client {
         self.stream.write_all(&[&mark.to_be_bytes(), message].concat()).expect("sent");
     }
 
-    /// The next message; none if the connection was ended.
+    /// Receives the next message; none if the connection was ended.
     pub(super) fn receive(&mut self) -> Option<Vec<u8>> {
         let mut mark = [0; 4];
         self.stream.read_exact(&mut mark).ok()?;
@@ -327,7 +327,7 @@ impl Client {
         )
     }
 
-    /// Names in a directory after a position, with positions; and whether those were all.
+    /// Returns names in a directory after a position, with positions; also whether those were all.
     pub(super) fn readdir(
         &mut self,
         directory: &[u8],
@@ -346,7 +346,7 @@ impl Client {
         if answer.status != 0 {
             return Err(answer.status);
         }
-        // Its length without the status is what was asked for at most.
+        // Its length without the status is at most the requested one.
         assert!(answer.body.len() <= count as usize);
         answer.optional_attributes().expect("told");
         answer.u64();
@@ -362,14 +362,14 @@ impl Client {
     }
 }
 
-/// Arguments that `write` writes.
+/// Returns arguments that `write` writes.
 pub(super) fn arguments(write: impl FnOnce(&mut Writer)) -> Writer {
     let mut to = Writer::default();
     write(&mut to);
     to
 }
 
-/// A name in a directory.
+/// Returns the arguments for a name in a directory.
 pub(super) fn place(directory: &[u8], name: &str) -> Writer {
     arguments(|to| {
         to.opaque(directory);

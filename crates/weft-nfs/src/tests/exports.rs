@@ -1,4 +1,4 @@
-//! What an export holds in, and keeps out.
+//! Tests of clients that an export lets in, and keeps out.
 
 use super::client::{Client, arguments};
 use super::{open_to_all, serve, server, server_of};
@@ -98,7 +98,7 @@ fn who_is_not_let_in_is_answered_and_keeps_no_place_for_long() {
     assert_eq!(first.stream.read(&mut [0; 1]).unwrap(), 0, "the oldest made room");
     let stats = served.vfs.stats().nfs.expect("served");
     assert_eq!((stats.connections, stats.refused.bounds), (OF_ADDRESS_MAX as u64, 1));
-    // Whoever is let in has places of its own.
+    // Clients that are let in have places of their own.
     let mut open: Vec<Client> = (0..=OF_ADDRESS_MAX).map(|_| served.client("/")).collect();
     let root = open[0].root.clone();
     assert!(open.iter_mut().all(|client| client.getattr(&root).is_ok()));
@@ -132,10 +132,10 @@ fn mounting_tells_nothing_of_what_lies_below_a_closed_directory() {
     assert_eq!(client.mount("/closed").status, 0);
 }
 
-/// The paths that DUMP tells.
+/// Returns the paths that DUMP reports.
 fn dumped(client: &mut Client) -> Vec<Vec<u8>> {
     client.ask(Procedure { program: mount::PROGRAM, version: 3, number: 2 }, arguments(|_| {}));
-    // What the first word means is for others a status.
+    // In other calls the first word is a status.
     let mut answer = client.answered();
     let (mut has_more, mut paths) = (answer.status == 1, Vec::new());
     while has_more {

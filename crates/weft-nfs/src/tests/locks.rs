@@ -1,5 +1,5 @@
-//! Locks over NLM, restarts over NSM, and where to find both: a server, and a host that is called
-//! back.
+//! Tests of locks over NLM, restarts over NSM, and of finding both: a server, and a host that is
+//! called back.
 
 mod bounds;
 
@@ -29,7 +29,7 @@ const STALE: u32 = 7;
 const TOO_BIG: u32 = 8;
 const FAILED: u32 = 9;
 
-/// What a client runs: its portmapper, its lock manager and its status monitor. It is at another
+/// Services of a client: its portmapper, its lock manager and its status monitor. It is at another
 /// address than the server.
 struct Host {
     portmapper: UdpSocket,
@@ -52,7 +52,8 @@ impl Host {
         self.portmapper.local_addr().expect("bound").port()
     }
 
-    /// Takes a call that comes as a datagram, and answers it: which procedure, with what arguments.
+    /// Takes a call that comes as a datagram, and answers it. Returns the procedure and the
+    /// arguments.
     fn answer(socket: &UdpSocket, result: &[u8]) -> (Procedure, Vec<u8>) {
         let mut call = [0; 2048];
         let (len, from) = socket.recv_from(&mut call).expect("a call");
@@ -63,7 +64,7 @@ impl Host {
         (call.procedure, call.arguments.rest().to_vec())
     }
 
-    /// Says where a program is, when asked.
+    /// Answers a question for the port of a program.
     fn tell_port(&self, program: u32, version: u32, port: u16) {
         let (procedure, arguments) = Host::answer(&self.portmapper, &u32::from(port).to_be_bytes());
         assert_eq!(procedure, Procedure { program: portmap::PROGRAM, version: 2, number: 3 });
@@ -71,7 +72,7 @@ impl Host {
         assert_eq!((asked.u32(), asked.u32()), (Some(program), Some(version)));
     }
 
-    /// Takes a call to the lock manager, and answers it with a status. Gives its arguments.
+    /// Takes a call to the lock manager, and answers it with a status. Returns its arguments.
     fn be_called(&self, number: u32, status: u32) -> Vec<u8> {
         self.tell_port(nlm::PROGRAM, 4, self.manager.local_addr().expect("bound").port());
         let (mut stream, _) = self.manager.accept().expect("a connection");
@@ -90,7 +91,7 @@ impl Host {
         call.arguments.rest().to_vec()
     }
 
-    /// Takes a notice of a restart: of whom, and its number.
+    /// Takes a notice of a restart. Returns the host's name and the state.
     fn be_notified(&self) -> (Vec<u8>, u32) {
         let (procedure, arguments) = Host::answer(&self.monitor, &[]);
         assert_eq!(procedure, Procedure { program: nsm::PROGRAM, version: 1, number: 6 });
@@ -99,7 +100,7 @@ impl Host {
     }
 }
 
-/// Locks and where they are.
+/// A server with locks, its client's host, and a file.
 struct Locked {
     vfs: Arc<Vfs>,
     server: Server,
@@ -141,7 +142,7 @@ impl Locked {
         SocketAddr::new(self.server.address().ip(), self.host.portmapper())
     }
 
-    /// `nlm4_lock` of process `process`.
+    /// Writes `nlm4_lock` of process `process`.
     fn lock(&self, to: &mut Writer, process: u32, (offset, len): (u64, u64)) {
         to.opaque(b"here");
         to.opaque(&self.file);
@@ -193,7 +194,7 @@ impl Locked {
         nlm(client, 3, to)
     }
 
-    /// A request of a program on this machine.
+    /// Returns a request of a program on this machine.
     fn here(&self) -> LockRequest {
         let owner = LockOwner { client: self.vfs.locks().client(), name: Arc::new([1; 8]) };
         let (kind, mode) = (LockKind::Range, LockMode::Exclusive);
@@ -206,7 +207,7 @@ fn nlm_procedure(number: u32) -> Procedure {
     Procedure { program: nlm::PROGRAM, version: 4, number }
 }
 
-/// What a procedure tells.
+/// Calls a procedure of NLM. Returns the status.
 fn nlm(client: &mut Client, number: u32, arguments: Writer) -> u32 {
     let mut answer = client.call(nlm_procedure(number), arguments);
     assert_eq!((answer.status, answer.u32()), (4, u32::from_be_bytes(*b"cook")), "the cookie");
@@ -366,12 +367,12 @@ fn reservations_deny_others_and_go_with_the_client() {
     assert_eq!(nlm(&mut client, 20, share(b"c", 3, 3)), GRANTED);
 }
 
-/// A call over datagrams, and its results.
+/// Makes a call over datagrams. Returns its results.
 fn ask(to: SocketAddr, procedure: Procedure, arguments: Writer) -> Option<Vec<u8>> {
     ask_from(&UdpSocket::bind("127.0.0.1:0").expect("a port"), to, procedure, arguments)
 }
 
-/// A port that the super-user alone can call from; none for others.
+/// Returns a port that only the super-user can call from; none for other users.
 fn reserved_port() -> Option<UdpSocket> {
     let socket = (600..1023).rev().find_map(|port| UdpSocket::bind(("127.0.0.1", port)).ok());
     if socket.is_none() {
@@ -390,7 +391,7 @@ fn ask_from(socket: &UdpSocket, to: SocketAddr, procedure: Procedure, arguments:
     rpc::results(9, &reply[..len]).map(<[u8]>::to_vec)
 }
 
-/// Where the portmapper says that a program is.
+/// Returns the port that the portmapper reports for a program.
 fn port_of(locked: &Locked, program: u32, version: u32, transport: u32) -> u16 {
     let asked = Procedure { program: portmap::PROGRAM, version: 2, number: 3 };
     let to = arguments(|to| [program, version, transport, 0].into_iter().for_each(|word| to.u32(word)));
@@ -437,7 +438,7 @@ fn after_a_restart_clients_are_told_and_claim_what_they_held_before_others_can()
     let mut client = first.client();
     assert_eq!(nlm(&mut client, 2, first.lock_arguments((false, true), 1, (0, 1), true)), GRACE, "nothing to claim");
     assert_eq!(first.try_lock(&mut client, 1, (0, 10)), GRANTED);
-    // As if it had been killed.
+    // Ends it without notice, like a kill.
     drop((first, client));
     let second = locked(&store, "/ *(no_root_squash)", Duration::from_secs(3600));
     second.host.tell_port(nsm::PROGRAM, 1, second.host.monitor.local_addr().expect("bound").port());

@@ -1,4 +1,4 @@
-//! Each procedure, as a client finds it.
+//! Tests of each procedure, as a client finds it.
 
 use super::client::{Answer, Client, Set, arguments, place, write_set};
 use super::{Served, open_to_all};
@@ -238,7 +238,7 @@ fn a_directory_is_listed_whole_in_replies_of_any_size_while_it_changes() {
             let (entries, at_end) = client.readdir(&root, after, count).unwrap();
             after = entries.last().map_or(after, |(_, cookie)| *cookie);
             names.extend(entries.into_iter().map(|(name, _)| name));
-            // What comes and goes meanwhile is listed or not, all else once.
+            // Entries that come and go meanwhile are listed or not, all others once.
             client.create(&root, &format!("new{count}-{}", names.len()), 0o644).unwrap();
             client.remove(&root, &format!("new{count}-{}", names.len()));
             if at_end {

@@ -1,4 +1,4 @@
-//! Who may do what, by user, group, squashing and export.
+//! Tests of rights by user, group, squashing and export.
 
 use super::client::{Set, arguments, place, write_set};
 use super::{open_to_all, serve};
@@ -34,7 +34,8 @@ fn owner_group_and_others_have_what_the_bits_give_them() {
             assert_eq!(client.access(&file), has(4, READ) | has(2, CHANGE) | has(1, EXECUTE), "{bits} {shift}");
             let expected = has(4, READ) | has(1, LOOKUP) | has(3, CHANGE | DELETE);
             assert_eq!(client.access(&directory), expected, "{bits} {shift}");
-            // What a file's owner may always do once it is open; who may run a file may read it.
+            // A file's owner may always do this once it is open; a user who may run a file may read
+            // it.
             let reads = shift == 6 || bits & 5 != 0;
             assert_eq!(client.read(&file, 0, 1).is_ok(), reads, "{bits} {shift}");
             let writes = shift == 6 || bits & 2 != 0;
@@ -71,7 +72,7 @@ fn attributes_belong_to_the_owner_and_owners_to_the_super_user() {
     assert_eq!(status(owner.setattr(&file, Set { uid: Some(1001), ..Set::default() })), PERM);
     assert_eq!(status(owner.setattr(&file, Set { gid: Some(51), ..Set::default() })), PERM);
     assert_eq!(status(owner.setattr(&file, Set { uid: Some(1000), gid: Some(50), ..Set::default() })), OK);
-    // Set-group-id of a group that one is not in is not for one to give.
+    // A user may not set set-group-id of a group that the user is not in.
     root.setattr(&file, Set { gid: Some(51), ..Set::default() });
     owner.setattr(&file, mode(0o2770));
     assert_eq!(root.getattr(&file).unwrap().mode, 0o770);

@@ -11,7 +11,7 @@ use weft_vfs::{Caller, Exported, FileId, Ino, Kind, LinkDefinition, MakeNode, Op
 
 const JUKEBOX: u32 = 10008;
 const READ: Procedure = Procedure { program: v3::PROGRAM, version: 3, number: 6 };
-/// After so long something is wrong.
+/// Time after which something is wrong.
 const TOO_LONG: Duration = Duration::from_secs(30);
 
 fn file(served: &Served, name: &str, size: u64, text: &[u8]) {
@@ -22,7 +22,7 @@ fn file(served: &Served, name: &str, size: u64, text: &[u8]) {
     served.vfs.set_attributes(ino, size).expect("set");
 }
 
-/// Makes a link. Gives its handle: looking it up would compute its length.
+/// Makes a link. Returns its handle: looking it up would compute its length.
 fn link(served: &Served, name: &str, target: &str, network: &str) -> Vec<u8> {
     let definition = LinkDefinition::new(vec![target.into()], network);
     let made = served.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o644, &definition);
@@ -41,7 +41,7 @@ fn computing(served: &Served, requests: u64) {
     until(served, |stats| stats.requests_computing == requests);
 }
 
-/// Asks for the first bytes of what `handle` names, and waits for nothing.
+/// Asks for the first bytes of file `handle`, and waits for nothing.
 fn ask(client: &mut Client, handle: &[u8]) {
     client.ask(
         READ,
@@ -60,7 +60,7 @@ fn connect(served: &Served, uid: u32) -> Client {
     client
 }
 
-/// Handles of so many links that compute for ever.
+/// Returns handles of so many links that compute for ever.
 fn endless(served: &Served, count: usize) -> Vec<Vec<u8>> {
     file(served, "huge", 1000 << 40, b"");
     (0..count).map(|number| link(served, &format!("endless {number}"), "/huge", "sha256")).collect()
@@ -79,7 +79,7 @@ fn a_users_computations_leave_others_threads_and_end_with_the_connection() {
         assert_eq!(greedy.answered_any().status, JUKEBOX, "it has five eighths of 64 already");
     }
     computing(&served, 40);
-    // Whoever is on the same host in other names has an eighth more.
+    // Other users of the same host have an eighth more.
     let mut same = connect(&served, 1001);
     handles.iter().for_each(|handle| ask(&mut same, handle));
     for _ in 0..92 {

@@ -1,4 +1,4 @@
-//! Connections, as bytes come and go on them.
+//! Tests of connections, byte by byte.
 
 use super::client::{Client, arguments, place};
 use super::open_to_all;

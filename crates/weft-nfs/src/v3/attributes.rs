@@ -1,5 +1,5 @@
 //! Attributes of files and of the whole: GETATTR, SETATTR, ACCESS, FSSTAT, FSINFO, PATHCONF; and
-//! how they are said.
+//! their encoding.
 
 use super::{DATA_BYTES_MAX, Done, Served};
 use crate::dispatch::{Failure, GARBAGE, Request};
@@ -7,7 +7,7 @@ use crate::status::Status;
 use crate::xdr::{Reader, Writer};
 use weft_vfs::{Access, Attributes, Changed, Kind, SetAttributes, SetTime, Timestamp};
 
-/// Most links of a file, as told.
+/// Most links of a file, as reported.
 const LINKS_MAX: u32 = i32::MAX as u32;
 /// Bytes of a directory to ask for at once.
 const DIRECTORY_BYTES_PREFERRED: u32 = 64 << 10;
@@ -38,7 +38,7 @@ fn attributes(request: &Request<'_>, reply: &mut Writer, of: &Attributes) {
     [of.atime, of.mtime, of.ctime].into_iter().for_each(|at| time(reply, at));
 }
 
-/// `nfstime3`: what lies outside of 1970 to 2106 is told as the nearest that does not.
+/// `nfstime3`: a time outside of 1970 to 2106 becomes the nearest inside.
 fn time(reply: &mut Writer, time: Timestamp) {
     let (seconds, nanoseconds) = time.parts();
     match u32::try_from(seconds) {

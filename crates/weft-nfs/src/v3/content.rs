@@ -7,7 +7,7 @@ use crate::status::Status;
 use crate::xdr::Writer;
 use weft_vfs::{Changed, Kind};
 
-/// How durable a write is (`stable_how`).
+/// Durability of a write (`stable_how`).
 const UNSTABLE: u32 = 0;
 const FILE_SYNC: u32 = 2;
 

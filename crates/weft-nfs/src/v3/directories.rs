@@ -10,30 +10,30 @@ use crate::status::Status;
 use crate::xdr::Writer;
 use weft_vfs::{Attributes, Cookie, DirEntry, ErrorKind, FileId, Ino};
 
-/// Bytes of a reply at most, however many are asked for.
+/// Most bytes of a reply, however many are asked for.
 const REPLY_BYTES_MAX: usize = 256 << 10;
-/// Entries that are read at once, at most.
+/// Most entries that are read at once.
 const PAGE: usize = 512;
-/// Bytes of an entry at least: a mark, number, name and position; attributes and a handle with it.
+/// Least bytes of an entry: a mark, number, name and position; attributes and a handle with it.
 const ENTRY_BYTES: usize = 28;
 const ENTRY_PLUS_BYTES: usize = ENTRY_BYTES + 88 + 48;
-/// After the entries: no more, and whether that was the end.
+/// Bytes after the entries: no more, and whether that was the end.
 const END_BYTES: usize = 8;
 
 /// Positions of `.` and `..`.
 const DOT: Cookie = Cookie(1);
 const DOT_DOT: Cookie = Cookie(2);
 
-/// An entry to tell.
+/// An entry of a listing.
 struct ListedEntry<'a> {
     name: &'a [u8],
     ino: Ino,
     cookie: Cookie,
-    /// With READDIRPLUS, if they may be told.
+    /// With READDIRPLUS, if they may be reported.
     attributes: Option<Attributes>,
 }
 
-/// Which of the two is asked for.
+/// Kind of listing that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum With {
     Names,
@@ -49,7 +49,7 @@ pub(super) fn readdir(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     list(request, reply, directory, cookie, count, With::Names)
 }
 
-/// RFC 1813 3.3.17. How many bytes of names are wanted is a hint that is not needed.
+/// RFC 1813 3.3.17. The number of bytes of names that are wanted is a hint that is not needed.
 pub(super) fn readdirplus(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     let directory = request.directory()?;
     let cookie = Cookie(request.arguments.u64().ok_or(GARBAGE)?);
@@ -76,18 +76,18 @@ fn list(request: &Request<'_>, reply: &mut Writer, directory: FileId, after: Coo
     Done::told()
 }
 
-/// What one reply tells of a directory.
+/// A reply about a directory, as it is filled.
 struct Page<'a, 'b> {
     request: &'a Request<'b>,
     reply: &'a mut Writer,
     directory: FileId,
     with: With,
-    /// Up to where the reply may go.
+    /// Length that the reply may reach.
     until: usize,
 }
 
 impl Page<'_, '_> {
-    /// Tells entries after `after` until the reply is full; whether those were all.
+    /// Writes entries after `after` until the reply is full. True if those were all.
     fn fill(&mut self, mut after: Cookie) -> Result<bool, Failure> {
         let mut has_told = false;
         for (cookie, name) in [(DOT, b".".as_slice()), (DOT_DOT, b"..")] {
@@ -106,11 +106,11 @@ impl Page<'_, '_> {
             // One more than there can be room for.
             let limit = (self.until.saturating_sub(self.reply.len()) / bytes + 1).min(PAGE);
             let page = match self.page(position, limit) {
-                // The client goes on after those that are told, and comes to it.
+                // The client continues after the entries written, and comes to the corruption.
                 Err(error) if error.kind() == ErrorKind::Corrupt && has_told => return Ok(false),
                 page => page?,
             };
-            // Fewer than were asked for come before damage, too.
+            // A short page is not the end: one before corruption is short, too.
             if page.is_empty() {
                 return Ok(true);
             }
@@ -124,7 +124,7 @@ impl Page<'_, '_> {
         }
     }
 
-    /// Up to `limit` entries after `position`, with attributes if those are asked for.
+    /// Returns up to `limit` entries after `position`, with attributes if those are asked for.
     fn page(&self, position: Cookie, limit: usize) -> weft_vfs::Result<Vec<(DirEntry, Option<Attributes>)>> {
         let user = self.request.user();
         match self.with {
@@ -136,8 +136,8 @@ impl Page<'_, '_> {
         }
     }
 
-    /// The directory or the one above it. Who may list but not look up is told that it is its own,
-    /// as all are of the exported one.
+    /// Returns the attributes of the directory or of the one above it. To a user who may list but
+    /// not look up, the directory seems its own parent, as the exported one does to all.
     fn found(&self, name: &[u8]) -> Result<Attributes, Failure> {
         let user = self.request.user();
         let itself = user.attributes(self.directory)?;
@@ -147,7 +147,7 @@ impl Page<'_, '_> {
         Ok(user.lookup(self.directory, name).map_or(itself, |(found, _)| found))
     }
 
-    /// Tells an entry, if there is room for it.
+    /// Writes an entry, if there is room for it.
     fn tell(&mut self, entry: &ListedEntry<'_>) -> bool {
         let (request, reply) = (self.request, &mut *self.reply);
         let begin = reply.len();

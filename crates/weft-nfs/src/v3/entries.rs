@@ -7,7 +7,7 @@ use crate::status::Status;
 use crate::xdr::Writer;
 use weft_vfs::{Attributes, Changed, FileId, IfExists, Kind, MakeNode, SetAttributes, SetTime, Timestamp};
 
-/// Permission bits of what is made without any being given.
+/// Permission bits of new files and directories for which none are given.
 const FILE_PERMISSIONS: u32 = 0o600;
 const DIRECTORY_PERMISSIONS: u32 = 0o700;
 
@@ -15,7 +15,7 @@ const DIRECTORY_PERMISSIONS: u32 = 0o700;
 pub(super) fn lookup(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     let directory = request.directory()?;
     let name = match name(request)? {
-        // What is above an export is not for its clients.
+        // Directories above an export are not for its clients.
         b".." if directory == request.exported().root => b".".as_slice(),
         name => name,
     };
@@ -30,7 +30,7 @@ pub(super) fn lookup(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     Done::told()
 }
 
-/// Tells what was made, and its directory.
+/// Writes the new file's handle and attributes, and its directory's change.
 fn made(request: &Request<'_>, reply: &mut Writer, changed: &Changed<Attributes>) -> Served {
     reply.u32(Status::Ok as u32);
     reply.bool(true);
@@ -40,18 +40,18 @@ fn made(request: &Request<'_>, reply: &mut Writer, changed: &Changed<Attributes>
     Done::changed(request)
 }
 
-/// Reads where something is to be made, under a name that can be made.
+/// Reads the directory and the name of something to make or remove.
 fn place<'a>(request: &mut Request<'a>) -> Result<(FileId, &'a [u8]), Failure> {
     Ok((request.directory()?, name(request)?))
 }
 
-/// `.` and `..` are there in every directory.
+/// Fails for `.` and `..`, which are in every directory.
 fn makeable(request: &Request<'_>, name: &[u8]) -> Result<(), Failure> {
     request.may_change()?;
     if matches!(name, b"." | b"..") { Err(Status::Exist.into()) } else { Ok(()) }
 }
 
-/// What to make of `changes`: those that it is made with, and those that are then set.
+/// Splits `changes` into those that a file is made with, and those that are set afterwards.
 fn node(kind: Kind, rdev: u32, changes: SetAttributes) -> (MakeNode, SetAttributes) {
     let default = if kind == Kind::Directory { DIRECTORY_PERMISSIONS } else { FILE_PERMISSIONS };
     // Clients have applied their umask.
@@ -79,8 +79,8 @@ pub(super) fn create(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     made(request, reply, &changed)
 }
 
-/// The times that say with which verifier a file was made exclusively, until its maker sets them:
-/// so a client that tries again finds its own (RFC 1813 3.3.8).
+/// Returns the times that record the verifier of an exclusive create, until the client sets them:
+/// so a client that tries again finds its own file (RFC 1813 3.3.8).
 fn times_of_verifier([a, b, c, d, e, f, g, h]: [u8; 8]) -> (Timestamp, Timestamp) {
     let seconds = |bytes| Timestamp::from_parts(i64::from(u32::from_be_bytes(bytes)), 0);
     (seconds([a, b, c, d]), seconds([e, f, g, h]))
@@ -103,7 +103,7 @@ pub(super) fn symlink(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     let changes = read_changes(request)?;
     let target = super::name(request)?;
     makeable(request, name)?;
-    // Nobody asks for the permissions of a link.
+    // No client asks for the permissions of a symbolic link.
     let (node, changes) = node(Kind::Symlink, 0, SetAttributes { size: None, ..changes });
     let changed = request.user().make(directory, name, node, Some(target), changes)?;
     made(request, reply, &changed)

@@ -1,4 +1,4 @@
-//! Tries, in memory, what a mount will do with the operations that wait in the intent log.
+//! Tries, in memory, the operations that a mount will apply from the intent log.
 
 use weft_store::log::{IntentLog, OperationLog};
 use weft_store::postgres::OpenOptions;
@@ -8,13 +8,14 @@ use weft_vfs::{ErrorKind, Unapplied, UnappliedList, Vfs};
 const ADVICE: &str = "a mount is refused until it is given up with --accept-loss, which applies the rest";
 
 /// Names the operations of `waiting` that a mount of the volume could not apply. Nothing is
-/// written; a volume in PostgreSQL is held meanwhile. Nothing is told if the volume cannot be had.
+/// written; a volume in PostgreSQL is held meanwhile. Reports nothing if the volume cannot be
+/// opened.
 pub fn rehearse(location: &Location, waiting: &Waiting) -> Vec<Finding> {
-    // A mount that accepts what is lost tells of the rest.
+    // A mount that accepts the loss reports the rest.
     if waiting.operations == 0 || waiting.lost.is_some() {
         return Vec::new();
     }
-    // Why it cannot be opened is for the check of its rows to tell.
+    // The check of its rows reports why it cannot be opened.
     let Ok(volume) = location.open_to_read(OpenOptions::default()) else { return Vec::new() };
     let file = volume.layout.as_ref().and_then(|layout| {
         let _rights = layout.rights().ok()?;

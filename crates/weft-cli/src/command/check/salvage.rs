@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weft_store::Location;
 use weft_store::sqlite::{Making, Missing, Salvaged};
 
-/// Brings what can be read of a broken volume to a new one. Exit code 1 if something is missing.
+/// Copies the readable parts of a broken volume to a new one. Exit code 1 if something is missing.
 pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
     let (volume, new) = (mounted::unmounted(volume)?, Location::parse(new)?);
     let unfinished = new.path().map(|new| Unfinished::of(new).map(Arc::new)).transpose()?;
@@ -34,7 +34,7 @@ pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
     Ok(if salvaged.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How much is missing, by kind.
+/// Returns the number of missing parts by kind.
 fn counts(salvaged: &Salvaged) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     salvaged.missing.iter().for_each(|missing| *counts.entry(missing.kind).or_insert(0) += 1);

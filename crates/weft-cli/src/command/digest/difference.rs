@@ -1,11 +1,11 @@
-//! Where two trees differ, by their digests: only what differs is visited.
+//! Differences of two trees, by their digests: only differing directories are visited.
 
 use super::directory::{Boxed, Item};
 use anyhow::Result;
 use std::collections::BTreeMap;
 use weft_digest::Kind;
 
-/// How an entry of the second tree differs from that of the first.
+/// Difference between an entry of the second tree and that of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is in the second alone.
@@ -14,7 +14,7 @@ pub enum Change {
     Deleted,
     /// It is of another kind.
     Kind,
-    /// It has other content; of a directory this is told by its entries.
+    /// It has other content; of a directory, the entries show this.
     Content,
     /// It has other permissions.
     Permissions,
@@ -32,7 +32,7 @@ pub struct Difference {
 
 type Pair<'a> = [Option<Item<'a>>; 2];
 
-/// All differences, in the order of their paths.
+/// Returns all differences, in the order of their paths.
 pub fn differences<'a>(first: Boxed<'a>, second: Boxed<'a>) -> Result<Vec<Difference>> {
     let mut found = Vec::new();
     // Not by recursion: a volume may be deeper than a stack.
@@ -56,7 +56,7 @@ pub fn differences<'a>(first: Boxed<'a>, second: Boxed<'a>) -> Result<Vec<Differ
     Ok(found)
 }
 
-/// What the two have under each name.
+/// Returns the entries of both by name.
 fn pairs<'a>(directories: &[Boxed<'a>; 2]) -> Result<BTreeMap<Vec<u8>, Pair<'a>>> {
     let mut pairs: BTreeMap<Vec<u8>, Pair<'a>> = BTreeMap::new();
     for (side, directory) in directories.iter().enumerate() {
@@ -68,7 +68,7 @@ fn pairs<'a>(directories: &[Boxed<'a>; 2]) -> Result<BTreeMap<Vec<u8>, Pair<'a>>
     Ok(pairs)
 }
 
-/// How they differ, whatever lies below.
+/// Returns their differences, without those below.
 fn changes<'a, 'b>(pair: &'b Pair<'a>) -> impl Iterator<Item = (Change, &'b Item<'a>)> {
     let changes = match pair {
         [Some(old), None] => [Some((Change::Deleted, old)), None],
@@ -139,8 +139,8 @@ mod tests {
             .prop_map(|entries| Memory::Directory(0, entries))
     }
 
-    /// Makes `tree` as the differences to `other` say it is, taking from that what is told as added
-    /// or other.
+    /// Changes `tree` as the differences to `other` say, taking added or changed entries from
+    /// `other`.
     fn mended(tree: &Memory, other: &Memory, differences: &[Difference], above: &[u8]) -> Memory {
         let (Memory::Directory(_, old), Memory::Directory(permissions, new)) = (tree, other) else {
             panic!("directories")

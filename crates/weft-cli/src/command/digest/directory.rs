@@ -1,5 +1,5 @@
-//! Directories with digests of what they list, looked at one by one: where digests are kept, what
-//! is not looked at is not read.
+//! Directories with digests of their entries, looked at one by one: where digests are stored,
+//! unvisited directories are not read.
 
 use super::super::transfer::Progress;
 use super::tree::{Listed, Tree, Whole, kept_or_computed};
@@ -17,11 +17,11 @@ pub struct Item<'a> {
     pub kind: Kind,
     pub permissions: u16,
     pub digest: Digest,
-    /// Of a directory: what it holds.
+    /// Content of a directory.
     pub below: Option<Boxed<'a>>,
 }
 
-/// One of them, wherever it lies.
+/// A directory of any kind of tree.
 pub type Boxed<'a> = Box<dyn Directory<'a> + 'a>;
 
 /// A directory.
@@ -30,13 +30,13 @@ pub trait Directory<'a> {
     fn entries(&self) -> Result<Vec<Item<'a>>>;
 }
 
-/// The directory `node` with its digest: as both are kept or, where they are not or `all` says so,
-/// from everything that lies below.
+/// Returns the directory `node` with its digest: as stored or, where digests are not stored or
+/// `all` is set, from everything below.
 pub fn of<'a, T: Tree>(tree: &'a T, node: T::Node, all: bool, progress: &'a Progress) -> Result<(Digest, Boxed<'a>)> {
     of_below(tree, node, all, (progress, &Rc::default()))
 }
 
-/// The same of one below directories that were met.
+/// Does the same as [`of`] for a directory below those that were met.
 fn of_below<'a, T: Tree>(
     tree: &'a T,
     node: T::Node,
@@ -52,7 +52,7 @@ fn of_below<'a, T: Tree>(
     Ok((digest, Box::new(Part { whole: Rc::new(whole), range })))
 }
 
-/// One of which all is known.
+/// A directory of which all is known.
 struct Part {
     whole: Rc<Whole>,
     range: Range<usize>,
@@ -72,10 +72,10 @@ impl<'a> Directory<'a> for Part {
     }
 }
 
-/// Numbers of directories whose entries were looked at.
+/// Numbers of directories whose entries were listed.
 type Met = Rc<RefCell<HashSet<u64>>>;
 
-/// One where digests are kept.
+/// A directory with stored digests.
 struct Kept<'a, T: Tree> {
     tree: &'a T,
     node: T::Node,
@@ -109,7 +109,7 @@ impl<'a, T: Tree> Directory<'a> for Kept<'a, T> {
     }
 }
 
-/// Proves what lies at `path`, a name for each directory on the way.
+/// Returns a proof of the entry at `path`, a name for each directory on the way.
 pub fn prove<'a>(top: Boxed<'a>, path: &[Vec<u8>]) -> Result<Proof> {
     let (mut steps, mut digest, mut directory) = (Vec::new(), None, Some(top));
     for name in path {

@@ -18,7 +18,7 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// The one of standard output.
+    /// Returns the reader of standard output.
     pub fn of_output() -> Reader {
         if std::io::stdout().is_terminal() { Reader::Terminal } else { Reader::Program }
     }
@@ -40,7 +40,7 @@ impl Line {
         Line { digest: found.digest, path }
     }
 
-    /// The line with its end.
+    /// Returns the line with its end.
     pub fn encode(&self, reader: Reader) -> Vec<u8> {
         let mut line = Vec::new();
         let escaped = match reader {
@@ -57,7 +57,7 @@ impl Line {
         line
     }
 
-    /// None if it is none; `line` comes without its end.
+    /// Parses a line without its end; none if it is no such line.
     pub fn decode(line: &[u8]) -> Option<Line> {
         let (is_escaped, line) = line.strip_prefix(b"\\").map_or((false, line), |line| (true, line));
         let (digits, rest) = line.split_at_checked(64)?;
@@ -66,7 +66,7 @@ impl Line {
     }
 }
 
-/// What [`hex`] gave.
+/// Decodes the output of [`hex`].
 pub fn unhex(digits: &[u8]) -> Option<Digest> {
     let (pairs, rest) = digits.as_chunks::<2>();
     if pairs.len() != 32 || !rest.is_empty() {
@@ -80,7 +80,7 @@ pub fn unhex(digits: &[u8]) -> Option<Digest> {
     Some(digest)
 }
 
-/// `path` on one line.
+/// Returns `path` on one line.
 fn escape_ends(path: &[u8]) -> Vec<u8> {
     let escaped = path.iter().flat_map(|byte| match byte {
         b'\\' => &b"\\\\"[..],
@@ -91,7 +91,8 @@ fn escape_ends(path: &[u8]) -> Vec<u8> {
     escaped.copied().collect()
 }
 
-/// `path` on one line, and without anything that a terminal obeys; bytes that are no UTF-8 stay.
+/// Returns `path` on one line, without any character that a terminal obeys; bytes that are no UTF-8
+/// stay.
 pub fn escape(path: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::new();
     for chunk in path.utf8_chunks() {
@@ -121,7 +122,7 @@ fn push_hex(escaped: &mut Vec<u8>, byte: u8) {
     escaped.extend(format!("\\x{byte:02x}").into_bytes());
 }
 
-/// What [`escape`] gave.
+/// Decodes the output of [`escape`].
 pub fn unescape(escaped: &[u8]) -> Option<Vec<u8>> {
     let mut path = Vec::new();
     let mut bytes = escaped.iter();

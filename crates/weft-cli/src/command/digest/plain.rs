@@ -21,8 +21,8 @@ use weft_attributes::Attribute;
 use weft_digest::{Content, Digest, FileHasher, Kind};
 use weft_vfs::{LinkOrder, ListedEntry, decode_entries};
 
-/// What `path` names; a symbolic link stands for its target, and `-` for standard input. With `all`
-/// from all bytes, whatever is kept.
+/// Returns the digest of `path`; a symbolic link stands for its target, and `-` for standard input.
+/// With `all`, from all bytes, not from stored digests.
 pub fn digest(tree: &Plain, path: &Path, all: bool, progress: &Progress) -> Result<Found> {
     let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
     let node = find(path)?;
@@ -34,7 +34,7 @@ pub fn digest(tree: &Plain, path: &Path, all: bool, progress: &Progress) -> Resu
     }
 }
 
-/// By what a directory lists the file at `path`.
+/// Returns the digest by which a directory lists the file at `path`.
 pub fn listed(path: &Path) -> Result<Digest> {
     let mut hasher = FileHasher::new(Content::IfListed);
     read(&mut File::open(path)?, &mut hasher)?;
@@ -52,16 +52,15 @@ fn refuse_named_pipe(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What `path` names.
+/// Finds the file or directory at `path`.
 pub fn find(path: &Path) -> Result<Node> {
     let status = std::fs::metadata(path)?;
     Ok(Node { path: path.to_path_buf(), device: status.dev(), is_directory: status.is_dir(), is_top: true })
 }
 
-/// Whatever is mounted.
+/// The mounted file systems.
 pub struct Plain {
-    /// Devices of mounts that keep digests. What others keep in the attribute is not to be
-    /// believed.
+    /// Devices of mounts that store digests. The attribute is not trusted on others.
     keeping: Vec<u64>,
 }
 
@@ -70,12 +69,11 @@ pub struct Node {
     path: PathBuf,
     device: u64,
     is_directory: bool,
-    /// The one path of which a symbolic link is followed.
+    /// True for the one path whose symbolic link is followed.
     is_top: bool,
 }
 
-/// Most bytes of a path that the kernel is given: its own limit (PATH_MAX), but for some that stand
-/// before.
+/// Most bytes of a path that the kernel is given: its own limit (PATH_MAX), less some for a prefix.
 const PATH_BYTES_MAX: usize = 4000;
 
 /// A path that the kernel takes.
@@ -86,7 +84,7 @@ struct Reached<'a> {
 }
 
 impl Node {
-    /// A path to it; one that is too long for the kernel is walked, part by part.
+    /// Returns a path to it; a path that is too long for the kernel is walked, part by part.
     fn reach(&self) -> Result<Reached<'_>, Errno> {
         let mut directory: Option<OwnedFd> = None;
         let mut rest = self.path.as_os_str().as_bytes();
@@ -106,12 +104,13 @@ impl Node {
 }
 
 impl Plain {
-    /// As things are mounted now.
+    /// Returns the present mounts.
     pub fn new() -> Plain {
         Plain { keeping: mounted::devices() }
     }
 
-    /// An attribute that a volume computes. None if it is none that does, or it cannot be told.
+    /// Returns an attribute that a volume computes; none if this is no such volume, or it cannot be
+    /// read.
     fn attribute(&self, node: &Node, attribute: Attribute<'_>, len: usize) -> Option<Vec<u8>> {
         if !self.keeping.contains(&node.device) {
             return None;
@@ -123,12 +122,12 @@ impl Plain {
         } else {
             rustix::fs::lgetxattr(&*reached.path, &*name, &mut value[..])
         };
-        // What cannot be told is read, which then says what is wrong.
+        // If it cannot be read, the content is, which then reports the error.
         value.truncate(len.ok()?);
         Some(value)
     }
 
-    /// What it is made of, if it is a transformation link.
+    /// Returns its definition, if it is a transformation link.
     fn link_order(&self, node: &Node) -> Option<LinkOrder> {
         LinkOrder::decode(&self.attribute(node, Attribute::Link, 64 << 10)?)
     }
@@ -228,7 +227,7 @@ fn read(file: &mut File, hasher: &mut FileHasher) -> Result<u64> {
     }
 }
 
-/// Goes to the next data from `at` on, and tells where it ends.
+/// Goes to the next data from `at` on, and returns its end.
 fn skip_hole(file: &File, at: &mut u64, size: u64, hasher: &mut FileHasher) -> Result<u64> {
     let data = match rustix::fs::seek(file, SeekFrom::Data(*at)) {
         Ok(data) => data,
@@ -239,7 +238,7 @@ fn skip_hole(file: &File, at: &mut u64, size: u64, hasher: &mut FileHasher) -> R
     hasher.zeros(data - *at);
     *at = data;
     if data >= size {
-        // What was added meanwhile is read to its end.
+        // Data that was added meanwhile is read to its end.
         return Ok(u64::MAX);
     }
     let end = rustix::fs::seek(file, SeekFrom::Hole(data))?;

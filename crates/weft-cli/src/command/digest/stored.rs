@@ -12,7 +12,7 @@ use weft_vfs::{Caller, Cookie, ErrorKind, Ino, ListedEntry, Vfs, Whence};
 /// Entries listed at once.
 const PAGE: usize = 1024;
 
-/// What lies at `path`: with `all` from all bytes, whatever is kept.
+/// Returns the digest of the entry at `path`: with `all` from all bytes, not from stored digests.
 pub fn digest(tree: &Stored, path: &[Vec<u8>], all: bool, progress: &Progress) -> Result<Found> {
     let (kind, node) = find(tree, path)?;
     match kind {
@@ -22,13 +22,13 @@ pub fn digest(tree: &Stored, path: &[Vec<u8>], all: bool, progress: &Progress) -
     }
 }
 
-/// What lies at `path`.
+/// Finds the entry at `path`.
 pub fn find(tree: &Stored, path: &[Vec<u8>]) -> Result<(Kind, Node)> {
     let found = super::super::transfer::find(&tree.0, path)?;
     Ok((found.kind, Node { ino: found.ino, size: found.size, path: path.join(&b'/') }))
 }
 
-/// What lies in a volume.
+/// The content of a volume.
 pub struct Stored(pub Arc<Vfs>);
 
 /// A file, directory or other of it.
@@ -41,7 +41,7 @@ pub struct Node {
 impl Node {
     fn shown(&self) -> String {
         let path = String::from_utf8_lossy(&self.path);
-        // What was met on the way from the root begins with it already.
+        // The path of an entry met on the way from the root begins with it already.
         format!("/{}", path.trim_start_matches('/'))
     }
 }

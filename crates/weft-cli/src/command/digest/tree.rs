@@ -1,4 +1,4 @@
-//! Digests of whole trees, wherever they are read from.
+//! Digests of whole trees, of any source.
 
 use super::super::agrees;
 use super::super::transfer::{Progress, Sender, in_parallel};
@@ -9,34 +9,35 @@ use std::ops::Range;
 use weft_digest::{Content, Digest, Entry, FileHasher, Kind, device, digest, directory};
 use weft_vfs::ListedEntry;
 
-/// Where files and directories are read from.
+/// Source of files and directories.
 pub trait Tree: Sync {
     /// Names one of them.
     type Node: Send;
 
-    /// All entries of a directory.
+    /// Lists all entries of a directory.
     fn entries(&self, directory: &Self::Node) -> Result<Vec<Listed<Self::Node>>>;
 
-    /// Gives all bytes of a file to `hasher`; tells how many.
+    /// Gives all bytes of a file to `hasher`. Returns their number.
     fn read(&self, file: &Self::Node, hasher: &mut FileHasher) -> Result<u64>;
 
-    /// By what a directory lists `node`, if that is kept there and need not be computed.
+    /// Returns the digest by which a directory lists `node`, if it is stored and need not be
+    /// computed.
     fn kept(&self, _node: &Self::Node) -> Result<Option<Digest>> {
         Ok(None)
     }
 
-    /// All entries of a directory by what is kept of them, if all of it is.
+    /// Returns all entries of a directory with stored digests, if all are stored.
     fn kept_entries(&self, _directory: &Self::Node) -> Result<Option<KeptEntries<Self::Node>>> {
         Ok(None)
     }
 
-    /// BLAKE3 of the content of file `node`, if that is kept there.
+    /// Returns the BLAKE3 digest of the content of file `node`, if it is stored.
     fn kept_content(&self, _node: &Self::Node) -> Result<Option<Digest>> {
         Ok(None)
     }
 
-    /// The number of a directory that can have no second name, by which one that lies in itself is
-    /// noticed.
+    /// Returns the number of a directory that can have no second name, by which a directory that
+    /// lies in itself is detected.
     fn number(&self, _directory: &Self::Node) -> Option<u64> {
         None
     }
@@ -49,16 +50,16 @@ pub trait Tree: Sync {
         Ok(())
     }
 
-    /// `node` for messages.
+    /// Returns `node` for messages.
     fn shown(&self, _node: &Self::Node) -> String {
         "a directory".into()
     }
 
-    /// The target of a symbolic link.
+    /// Returns the target of a symbolic link.
     fn target(&self, link: &Self::Node) -> Result<Vec<u8>>;
 }
 
-/// Entries of a directory as they are kept.
+/// Entries of a directory as they are stored.
 pub type KeptEntries<N> = Vec<(ListedEntry, N)>;
 
 /// An entry of a directory.
@@ -66,18 +67,19 @@ pub struct Listed<N> {
     pub name: Vec<u8>,
     pub kind: Kind,
     pub permissions: u16,
-    /// Of a device node, as Linux encodes it.
+    /// Number of a device node, as Linux encodes it.
     pub rdev: u64,
     pub node: N,
 }
 
-/// A digest, and what it is of.
+/// A digest, and the kind of its file.
 pub struct Found {
     pub digest: Digest,
     pub is_directory: bool,
 }
 
-/// The digest of the content of file `node`, as it is kept or, with `all`, from all of its bytes.
+/// Returns the digest of the content of file `node`, as stored or, with `all`, from all of its
+/// bytes.
 pub fn of_file<T: Tree>(tree: &T, node: &T::Node, all: bool, progress: &Progress) -> Result<Found> {
     let kept = if all { None } else { tree.kept_content(node)? };
     let digest = match kept {
@@ -91,7 +93,8 @@ pub fn of_file<T: Tree>(tree: &T, node: &T::Node, all: bool, progress: &Progress
     Ok(Found { digest, is_directory: false })
 }
 
-/// By what a directory lists `listed`, but for directories; nothing is kept of it.
+/// Computes the digest by which a directory lists `listed`, which is no directory and has none
+/// stored.
 fn computed<T: Tree>(tree: &T, listed: &Listed<T::Node>) -> Result<Digest> {
     Ok(match listed.kind {
         Kind::Symlink | Kind::Transformation => digest(&tree.target(&listed.node)?),
@@ -100,14 +103,15 @@ fn computed<T: Tree>(tree: &T, listed: &Listed<T::Node>) -> Result<Digest> {
     })
 }
 
-/// By what a directory lists file `node`, from all of its bytes.
+/// Computes the digest by which a directory lists file `node`, from all of its bytes.
 pub fn listed<T: Tree>(tree: &T, node: &T::Node, progress: &Progress) -> Result<Digest> {
     let mut hasher = FileHasher::new(Content::IfListed);
     progress.file(tree.read(node, &mut hasher)?);
     Ok(hasher.finish().listed)
 }
 
-/// By what a directory lists `item`, which is none itself: as it is kept, or computed.
+/// Returns the digest by which a directory lists `item`, which is no directory: stored, or
+/// computed.
 pub fn kept_or_computed<T: Tree>(tree: &T, item: &Listed<T::Node>, progress: &Progress) -> Result<Digest> {
     match (tree.kept(&item.node)?, item.kind) {
         (Some(kept), _) => Ok(kept),
@@ -121,21 +125,21 @@ pub struct Known {
     pub name: Vec<u8>,
     pub kind: Kind,
     pub permissions: u16,
-    /// Those of a directory.
+    /// Entries of a directory.
     pub entries: Range<usize>,
 }
 
 /// All below a directory, with digests.
 pub struct Whole {
     all: Vec<Known>,
-    /// Of what the entries of the same place name.
+    /// Digests of the entries, in the same order.
     digests: Vec<Digest>,
-    /// Those of the directory.
+    /// Entries of the top directory.
     top: Range<usize>,
 }
 
 impl Whole {
-    /// All below the directory `node`: files are read on several threads.
+    /// Reads all below the directory `node`: files are read on several threads.
     pub fn of<T: Tree>(tree: &T, node: T::Node, progress: &Progress) -> Result<Whole> {
         let (mut all, mut top) = (Vec::new(), 0..0);
         let digests: Mutex<Vec<Digest>> = Mutex::default();
@@ -155,17 +159,17 @@ impl Whole {
         Ok(whole)
     }
 
-    /// The digest of the directory.
+    /// Returns the digest of the directory.
     pub fn digest(&self) -> Digest {
         directory(self.entries(&self.top))
     }
 
-    /// Its entries.
+    /// Returns its entries.
     pub fn top(&self) -> &Range<usize> {
         &self.top
     }
 
-    /// Those entries, with digests.
+    /// Returns these entries, with digests.
     pub fn known(&self, range: &Range<usize>) -> impl Iterator<Item = (&Known, &Digest)> {
         self.all[range.clone()].iter().zip(&self.digests[range.clone()])
     }
@@ -178,7 +182,7 @@ impl Whole {
     }
 }
 
-/// Lists all below `node`, tells which entries are its own, and sends the files.
+/// Lists all below `node`, sets `top` to its own entries, and sends the files.
 fn walk<T: Tree>(
     tree: &T,
     node: T::Node,

@@ -1,4 +1,4 @@
-//! Owner, mode, extended attributes and times of what was exported.
+//! Owner, mode, extended attributes and times of exported files.
 
 use super::super::transfer::{Directory, What, proc_path};
 use super::Exporter;
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::path::PathBuf;
 use weft_vfs::{Attributes, Kind, Name};
 
-/// Sets them on what `fd` stands for; what cannot be set is named.
+/// Sets them on the file behind `fd`; attributes that cannot be set are named.
 ///
 /// The owner first, since a new one takes rights away; times last, since all the others move them.
 pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &dyn Fn() -> PathBuf, attributes: &Attributes) {
@@ -17,7 +17,7 @@ pub fn set(export: &Exporter<'_>, fd: &impl AsFd, path: &dyn Fn() -> PathBuf, at
     let mut permissions = attributes.permissions;
     let names = export.vfs.xattr_names(attributes.ino);
     if names.is_err() {
-        // One that cannot be read may be its ACL, without which its group would get more.
+        // An unreadable attribute may be its ACL, without which its group would get more rights.
         permissions &= !0o077;
     }
     if let Some(claims) = export.claims {
@@ -81,8 +81,8 @@ fn set_xattrs(
     }
 }
 
-/// Has directory `name` in `parent`, which an earlier export has made, take entries again. `NOTDIR`
-/// or `LOOP` if it is no directory.
+/// Makes directory `name` in `parent`, from an earlier export, take entries again. `NOTDIR` or
+/// `LOOP` if it is no directory.
 pub fn open_again(parent: &Directory, name: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;

@@ -38,7 +38,7 @@ impl Exporter<'_> {
         self.transfer.fail_with(what, &path(), before, &error);
     }
 
-    /// Tells of content that is not what its digest says. It was exported all the same.
+    /// Reports content that contradicts its digest. It was exported all the same.
     fn tell_contradiction(&self, item: &Item, what: What) {
         if what == What::File && self.vfs.contradicts_digest(item.attributes.ino).unwrap_or(false) {
             let why = "exported, but its content is not what its digest says: it is of another moment, or damaged";
@@ -46,7 +46,7 @@ impl Exporter<'_> {
         }
     }
 
-    /// Tells if an earlier export has brought the file: one of its size, time of change and bytes.
+    /// Checks if an earlier export has brought the file: one of its size, time of change and bytes.
     /// Then its attributes are set again.
     fn there(&self, item: &Item) -> Result<There> {
         let (directory, name, attributes) = (&*item.directory, &item.name[..], &item.attributes);
@@ -81,7 +81,7 @@ impl Exporter<'_> {
         Ok(file)
     }
 
-    /// To where a link ends: its length may not be known before.
+    /// Copies to the end of a link: its length may not be known before.
     fn copy_computed(&self, file: &Unfinished) -> Result<u64> {
         let mut at = 0;
         loop {
@@ -133,7 +133,7 @@ impl Exporter<'_> {
     }
 }
 
-/// The present holder of the name that a file is to have.
+/// Holder of the name that a file is to have.
 enum There {
     Nothing,
     Same,

@@ -8,18 +8,18 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use weft_store::Ino;
 
-/// Files that wait for the disk together, at most: each is open until then.
+/// Most files that wait for the disk together: each is open until then.
 const FILES_MAX: usize = 256;
-/// Their bytes.
+/// Most bytes of these files.
 const BYTES_MAX: u64 = 256 << 20;
-/// From so many on, all of the file system is synced instead of each file.
+/// Number of files from which on the whole file system is synced instead of each file.
 const FILES_MANY: usize = 64;
 
 /// Files whose content is written, and files that have got their names.
 pub struct Finish<'a> {
     transfer: &'a Transfer,
     waiting: Mutex<(Vec<Unfinished>, u64)>,
-    /// One name of each file that has several and lies there.
+    /// A name of each exported file that has several.
     named: Mutex<HashMap<Ino, First>>,
 }
 
@@ -28,12 +28,12 @@ impl Finish<'_> {
         Finish { transfer, waiting: Mutex::default(), named: Mutex::default() }
     }
 
-    /// The name of a file that has several and lies there.
+    /// Returns a name of an exported file that has several.
     pub fn named(&self, ino: Ino) -> Option<First> {
         self.named.lock().get(&ino).cloned()
     }
 
-    /// Remembers where one lies.
+    /// Remembers a name of an exported file.
     pub fn name(&self, ino: Ino, first: First) {
         self.named.lock().entry(ino).or_insert(first);
     }
@@ -53,7 +53,7 @@ impl Finish<'_> {
         self.finish(full);
     }
 
-    /// Gives all that wait their names.
+    /// Gives all waiting files their names.
     pub fn finish_all(&self) {
         let (files, _) = std::mem::take(&mut *self.waiting.lock());
         self.finish(files);
@@ -80,7 +80,7 @@ impl Finish<'_> {
     }
 }
 
-/// Waits until the files are on the disk; tells of each whether it is.
+/// Waits until the files are on the disk. Returns for each whether it is.
 fn sync(files: &[Unfinished]) -> Vec<Result<(), Errno>> {
     if files.len() >= FILES_MANY && sync_file_systems(files) {
         return vec![Ok(()); files.len()];
@@ -90,7 +90,7 @@ fn sync(files: &[Unfinished]) -> Vec<Result<(), Errno>> {
     files.iter().map(rustix::fs::fsync).collect()
 }
 
-/// Syncs each file system that one of the files lies in. False: one could not be.
+/// Syncs each file system that a file lies in. False if one could not be synced.
 fn sync_file_systems(files: &[Unfinished]) -> bool {
     let mut devices = Vec::new();
     files.iter().all(|file| match rustix::fs::fstat(file) {

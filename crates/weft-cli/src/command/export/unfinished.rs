@@ -1,5 +1,4 @@
-//! Files that have no name of their own yet: they get it, all at once, when they lie on the disk
-//! whole.
+//! Files under temporary names: they get their own once they lie on the disk whole.
 
 use super::super::transfer::{Directory, os};
 use anyhow::{Context, Result};
@@ -12,14 +11,14 @@ use std::sync::Arc;
 use weft_store::rename_to_new;
 use weft_vfs::Attributes;
 
-/// Beginning of the names that files have until they are whole.
+/// Beginning of temporary names.
 const BEGIN: &str = ".weft-export-";
-/// Their end.
+/// End of temporary names.
 const END: &str = ".part";
 /// Digits between the two.
 const DIGITS: usize = 16;
 
-/// A file under a name for the time being; it goes when this is dropped.
+/// A file under a temporary name; removed when this is dropped.
 pub struct Unfinished {
     fd: OwnedFd,
     directory: Arc<Directory>,
@@ -32,7 +31,7 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Makes it, empty, beside where it is to lie.
+    /// Makes it, empty, in its directory.
     pub fn make(directory: &Arc<Directory>, name: &[u8], attributes: &Attributes) -> Result<Unfinished> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
@@ -53,23 +52,23 @@ impl Unfinished {
         }
     }
 
-    /// Its path once it is whole, for people.
+    /// Returns its path once it is whole, for people.
     pub fn path(&self) -> PathBuf {
         self.directory.path_of(&self.name)
     }
 
-    /// The directory it lies in.
+    /// Returns its directory.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// Has the kernel begin to write its bytes to the disk.
+    /// Makes the kernel begin to write its bytes to the disk.
     pub fn begin_sync(&self) {
         // SAFETY: the call takes no pointers. It is a hint; the sync that follows is what counts.
         unsafe { libc::sync_file_range(self.fd.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
-    /// Gives it its name. `EXIST`: something else has it.
+    /// Gives it its name. `EXIST`: another entry has it.
     pub fn finish(mut self) -> Result<Attributes, Errno> {
         rename_to_new(&*self.directory, Path::new(&self.temporary), Path::new(os(&self.name)))?;
         self.is_finished = true;
@@ -103,8 +102,8 @@ fn is_temporary(name: &[u8]) -> bool {
     between.is_some_and(|digits| digits.len() == DIGITS && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Removes files that an export left in `directory` when it was killed, but for those that
-/// `is_known` says belong there.
+/// Removes files that a killed export left in `directory`, except those that `is_known` says belong
+/// there.
 pub fn remove_left(directory: &Directory, is_known: impl Fn(&[u8]) -> bool) -> Result<(), Errno> {
     for name in directory.names()? {
         if !is_temporary(&name) || is_known(&name) {

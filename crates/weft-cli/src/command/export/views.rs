@@ -1,26 +1,26 @@
-//! Ways to directories, by which one that lies in itself is noticed.
+//! Paths to directories, by which a directory that lies in itself is detected.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use weft_vfs::{Attributes, Ino};
 
-/// Directories that were met. One that is no view has one name, so that it is met once.
+/// Directories that were met. A directory outside of views has one name, so that it is met once.
 #[derive(Default)]
 pub struct Views {
     met: HashSet<Ino>,
 }
 
-/// The way from the outermost view to what a view shows; empty elsewhere.
+/// Path from the outermost view to a directory that it shows; empty elsewhere.
 pub type View = Option<Arc<Step>>;
 
-/// A directory on a way.
+/// A directory on such a path.
 pub struct Step {
     ino: Ino,
     above: View,
 }
 
 impl Views {
-    /// The way to `directory`, which lies where `above` leads. None if it was met before.
+    /// Returns the path to `directory` below `above`; none if it was met before.
     pub fn below(&mut self, above: Option<&View>, directory: &Attributes) -> Option<View> {
         let above = above.cloned().flatten();
         if above.is_none() && directory.computed.is_none() {

@@ -1,4 +1,4 @@
-//! Owner, mode, extended attributes and times of what was imported.
+//! Owner, mode, extended attributes and times of imported files.
 
 use super::super::transfer::{What, proc_path};
 use super::Importer;
@@ -11,18 +11,19 @@ use weft_vfs::{Ino, SetAttributes, SetTime, SetXattr, Timestamp};
 /// Most bytes of an extended attribute, or of all their names (xattr(7)).
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
-/// The time of access that a volume keeps of a file: the nearest that it can hold.
+/// Returns the time of access that a volume keeps of a file: the nearest that it can hold.
 fn atime_kept(stat: &Stat) -> Timestamp {
     Timestamp::from_parts(stat.st_atime, u32::try_from(stat.st_atime_nsec).unwrap_or(0))
 }
 
-/// The same of its modification.
+/// Returns the time of modification that a volume keeps of a file: the nearest that it can hold.
 pub(super) fn mtime_kept(stat: &Stat) -> Timestamp {
     Timestamp::from_parts(stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0))
 }
 
 impl Importer<'_> {
-    /// Gives inode `ino` those of what `fd` stands for; what cannot be given is named.
+    /// Gives inode `ino` the attributes of the file behind `fd`; those that cannot be given are
+    /// named.
     ///
     /// Owner and mode, then extended attributes, since a new owner takes a program's capabilities
     /// away; times last, since all the others move them.

@@ -55,7 +55,7 @@ impl Importer<'_> {
         brought
     }
 
-    /// Compares a file with its copy. One that cannot be read is another one if it may be replaced.
+    /// Compares a file with its copy. An unreadable copy counts as different if it may be replaced.
     fn has_bytes_of(&self, there: &Attributes, file: &OwnedFd) -> Result<bool> {
         match is_same(self.vfs, there, file, || self.transfer.goes_on()) {
             Err(error) if self.overwrite && !error.is::<Interrupted>() => Ok(false),
@@ -76,7 +76,8 @@ impl Importer<'_> {
         Ok(Brought::New { bytes, changed: changed(stat) != changed(&after) || bytes != stat.st_size.cast_unsigned() })
     }
 
-    /// Tells how long the copy is: shorter than the file was if that shrank meanwhile.
+    /// Copies the content. Returns the length of the copy: shorter than the file was if that shrank
+    /// meanwhile.
     fn copy(&self, file: &OwnedFd, ino: Ino, stat: &Stat) -> Result<u64> {
         let size = stat.st_size.cast_unsigned();
         let sparse = stat.st_blocks.cast_unsigned().saturating_mul(512) < size;
@@ -117,14 +118,14 @@ impl Importer<'_> {
     }
 }
 
-/// The outcome for one file.
+/// Outcome for one file.
 enum Brought {
     New { bytes: u64, changed: bool },
     Same,
     No(&'static str),
 }
 
-/// Tells if an earlier import may have brought the file; its bytes decide.
+/// True if an earlier import may have brought the file; its bytes decide.
 fn looks_same(stat: &Stat, there: &Attributes) -> bool {
     there.kind == Kind::File
         && there.computed.is_none()

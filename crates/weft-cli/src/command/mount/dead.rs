@@ -1,4 +1,4 @@
-//! What is left at a mount point while its daemon waits to have the volume again.
+//! The dead mount at a mount point while its daemon waits to reopen the volume.
 
 use crate::command::stats::is_dead;
 use anyhow::{Result, bail};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often to look whether it is still there.
+/// Interval between checks that it is still there.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// A dead mount. Unless it is removed here, this process ends once somebody else has: nobody wants
-/// the volume there any more then.
+/// A dead mount. Unless it is removed here, this process ends once another process has removed it:
+/// nobody wants the volume there any more then.
 pub struct Dead {
     directory: PathBuf,
     watched: Arc<()>,
 }
 
 impl Dead {
-    /// The one at `directory`.
+    /// Watches the dead mount at `directory`.
     pub fn watch(directory: &Path) -> Result<Dead> {
         if !is_dead(directory) {
             bail!("what was mounted at {} is unmounted", directory.display());
@@ -43,7 +43,7 @@ impl Dead {
         Ok(dead)
     }
 
-    /// Unmounts it, to make room for one that is alive.
+    /// Unmounts it, to make room for a live mount.
     pub fn remove(self) -> Result<()> {
         drop(self.watched);
         Ok(weft_fuse::unmount(&self.directory, true)?)

@@ -1,4 +1,4 @@
-//! What `-o` says, from the command line, fstab(5) or mount(8).
+//! Options of `-o`, from the command line, fstab(5) or mount(8).
 
 use crate::arguments::Mount;
 use crate::command::usage;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use weft_fuse::MountOptions;
 
-/// Generic options that mount(8) keeps for itself, or that say what holds anyway.
+/// Generic options that mount(8) keeps for itself, or that state a default.
 const PASSED_OVER: &[&str] = &[
     "",
     "_netdev",
@@ -38,10 +38,10 @@ const PASSED_OVER: &[&str] = &[
     "users",
 ];
 
-/// What the kernel says of a mount, and mount(8) with it when it remounts.
+/// Options that the kernel reports of a mount, and that mount(8) repeats when it remounts.
 const SAID_OF_MOUNTS: &[&str] = &["user_id", "group_id", "rootmode", "max_read", "blksize", "seclabel", "nosymfollow"];
 
-/// What is to be done.
+/// Action that the options ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Mount the volume.
@@ -50,12 +50,12 @@ pub enum Asked {
     Remount,
 }
 
-/// A change of a mount that is there, as `-o` asks for.
+/// Returns the action that `-o` asks for.
 pub fn asked(arguments: &Mount) -> Asked {
     if arguments.options.iter().any(|option| option == "remount") { Asked::Remount } else { Asked::Mount }
 }
 
-/// Takes what `-o` says, from left to right, into the other arguments and into `mount`. Errors:
+/// Applies the options of `-o`, from left to right, to the other arguments and to `mount`. Errors:
 /// unknown options and wrong values, as wrong usage.
 pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
     let asked = asked(arguments);
@@ -80,7 +80,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
     Ok(())
 }
 
-/// True if mount(8) or fstab(5) have an option `name` that says nothing to a mount of Weft.
+/// True if `name` is an option of mount(8) or fstab(5) that means nothing to a mount of Weft.
 fn is_passed_over(name: &str, asked: Asked) -> bool {
     PASSED_OVER.contains(&name)
         || name.starts_with("x-")
@@ -88,7 +88,7 @@ fn is_passed_over(name: &str, asked: Asked) -> bool {
         || asked == Asked::Remount && SAID_OF_MOUNTS.contains(&name)
 }
 
-/// Takes an option that has no value. False: `name` is none.
+/// Applies an option without a value. False if `name` is none.
 fn take_flag(name: &str, arguments: &mut Mount, mount: &mut MountOptions) -> bool {
     match name {
         "ro" => mount.read_only = true,
@@ -117,7 +117,7 @@ fn take_flag(name: &str, arguments: &mut Mount, mount: &mut MountOptions) -> boo
     true
 }
 
-/// Takes an option that has a value. False: `name` is none.
+/// Applies an option with a value. False if `name` is none.
 fn take_value(name: &str, value: &str, arguments: &mut Mount) -> Result<bool> {
     match name {
         "commit-interval" => arguments.open.commit_interval = parse(name, value)?,
@@ -155,7 +155,7 @@ fn path(name: &str, value: &str) -> Result<PathBuf> {
     Ok(value.into())
 }
 
-/// One of the words that `T` has.
+/// Parses a word that is a value of `T`.
 fn word<T: ValueEnum>(name: &str, value: &str) -> Result<T> {
     let words = || {
         let words = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
@@ -182,7 +182,7 @@ mod tests {
         Ok((mount, arguments))
     }
 
-    /// Whether it is read only, and whether set-user-id, devices and programs work.
+    /// Returns whether it is read only, and whether set-user-id, devices and programs work.
     fn flags(options: &str) -> [bool; 4] {
         let (mount, arguments) = taken(options).unwrap();
         assert_eq!(mount.read_only, arguments.open.read_only);

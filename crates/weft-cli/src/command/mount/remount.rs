@@ -1,4 +1,4 @@
-//! `-o remount`: a mount that is there takes changes, or refuses them.
+//! `-o remount`: an existing mount takes changes, or refuses them.
 
 use super::{options, source};
 use crate::arguments::Mount;
@@ -18,7 +18,7 @@ use weft_vfs::AtimePolicy;
 /// Changes options of the mount. Refusing changes begins when all is committed.
 pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     let named = arguments.directory.clone();
-    // From here on all is told of, and done to, what is open.
+    // From here on, all is read from the open directory, and done to it.
     let way = PathWalk::to(&named).with_context(|| format!("cannot find {}", named.display()))?;
     let (directory, place) = (way.path.clone(), way.directory());
     let Some((mounted, owner)) = mounted::volume_of(place, &directory).filter(|_| way.is_to_directory()) else {
@@ -77,7 +77,7 @@ fn remount_read_only((place, directory): (BorrowedFd<'_>, &Path), wanted: &Mount
     Ok(done?)
 }
 
-/// Tells the daemon.
+/// Sends the command to the daemon.
 fn tell<const WHAT: Opcode>(opened: &File, directory: &Path) -> Result<()> {
     // SAFETY: these commands take and give nothing.
     let told = unsafe { ioctl(opened, NoArg::<WHAT>::new()) };

@@ -1,4 +1,4 @@
-//! `weft net push`, `pop` and `show`: networks on files that are in use, by the ioctls of
+//! `weft net push`, `pop` and `show`: networks on files in use, by the ioctls of
 //! `include/weft_net.h`.
 
 use super::super::link::resolved;
@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weft_transform::Network;
 
-/// What the ioctls take and give.
+/// Argument of the ioctls.
 #[repr(C)]
 struct Argument {
     scope: u32,
@@ -45,7 +45,7 @@ impl Argument {
     }
 }
 
-/// A file that is in use.
+/// A file in use.
 struct Used {
     file: OwnedFd,
     scope: u32,
@@ -85,7 +85,8 @@ impl Used {
     }
 }
 
-/// What a process has open as `number`: this one, as whoever ran it has it open, or another.
+/// Returns the open file `number` of a process: of this one, inherited from its parent, or of
+/// another.
 fn opened(number: i32, pid: Option<i32>) -> Result<OwnedFd> {
     let pid = match pid {
         Some(pid) => Pid::from_raw(pid).with_context(|| format!("{pid} is no process"))?,
@@ -99,7 +100,7 @@ fn opened(number: i32, pid: Option<i32>) -> Result<OwnedFd> {
     }
 }
 
-/// Pushes `network`, which runs code in these files.
+/// Pushes `network`, which runs the code in these files.
 pub fn push(wanted: &OpenFile, network: &str, code: &[OsString]) -> Result<()> {
     let used = Used::find(wanted)?;
     let names = if network.contains('@') { names_of(&used.file)? } else { Names::new() };
@@ -121,19 +122,19 @@ pub fn push(wanted: &OpenFile, network: &str, code: &[OsString]) -> Result<()> {
     }
     used.call::<PUSH>(&mut Argument::new(used.scope, &text)?)?;
     if used.scope == OPENED {
-        // What the page cache holds is for everybody.
+        // The page cache is for everybody.
         fcntl_setfl(&used.file, fcntl_getfl(&used.file)? | OFlags::DIRECT)?;
     }
     Ok(())
 }
 
-/// Pops what was pushed last.
+/// Pops the network that was pushed last.
 pub fn pop(wanted: &OpenFile) -> Result<()> {
     let used = Used::find(wanted)?;
     used.call::<POP>(&mut Argument::new(used.scope, b"")?)
 }
 
-/// Tells what is pushed, the last first.
+/// Prints the pushed networks, the last first.
 pub fn show(wanted: &OpenFile, as_json: bool) -> Result<()> {
     let used = Used::find(wanted)?;
     let mut argument = Argument::new(used.scope, b"")?;
@@ -149,7 +150,7 @@ pub fn show(wanted: &OpenFile, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The networks that the volume of `file` knows by name.
+/// Returns the named networks of the volume of `file`.
 fn names_of(file: &impl std::os::fd::AsFd) -> Result<Names> {
     let file: BorrowedFd<'_> = file.as_fd();
     let path = std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)))?;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, stdin, stdout};
 use std::process::ExitCode;
 
-/// Writes files one after the other. The kernel moves what it can without a copy
+/// Writes files one after the other. The kernel moves bytes without a copy where it can
 /// (copy_file_range(2), splice(2)).
 pub fn cat(arguments: &Cat) -> ExitCode {
     let mut stdout = stdout().lock();

@@ -13,14 +13,14 @@ use std::ops::Range;
 use std::process::ExitCode;
 use weft_transform::{Source, counting};
 
-/// Nobody means a line to be longer.
+/// Longest line that is accepted.
 const LINE_BYTES_MAX: usize = 256 << 20;
 
 /// Exit codes, as POSIX has them.
 const NOTHING: u8 = 1;
 const FAILED: u8 = 2;
 
-/// Prints the lines in which something is found, of each file.
+/// Prints the matching lines of each file.
 pub fn grep(arguments: &Grep) -> Result<ExitCode> {
     let mut builder = RegexBuilder::new(&arguments.pattern);
     let pattern = match builder.case_insensitive(arguments.ignore_case).multi_line(true).build() {
@@ -31,7 +31,7 @@ pub fn grep(arguments: &Grep) -> Result<ExitCode> {
             return usage(format!("'{}' is no regular expression: {why}", arguments.pattern));
         }
     };
-    // What means the ends of all text means those of a line here.
+    // Anchors of the whole text mean the ends of a line here.
     let by_line = arguments.pattern.contains(r"\A") || arguments.pattern.contains(r"\z");
     let names = arguments.with_filename || arguments.files.len() > 1 && !arguments.no_filename;
     let mut search = Search { arguments, pattern, by_line, names, to: BufWriter::new(stdout()), found: false };
@@ -44,19 +44,19 @@ pub fn grep(arguments: &Grep) -> Result<ExitCode> {
     Ok(ExitCode::from(if failed { FAILED } else { u8::from(!search.found) * NOTHING }))
 }
 
-/// What is looked for, and what was found.
+/// A search, and its state.
 struct Search<'a> {
     arguments: &'a Grep,
     pattern: Regex,
-    /// Whether lines are looked at one by one.
+    /// True if lines are searched one by one.
     by_line: bool,
-    /// Whether each line says where it is from.
+    /// True if each line shows its file.
     names: bool,
     to: BufWriter<io::Stdout>,
     found: bool,
 }
 
-/// Where a file is looked at.
+/// State in one file.
 struct Place<'a> {
     name: &'a OsStr,
     /// Lines before.
@@ -74,7 +74,7 @@ impl Search<'_> {
         let mut begun = Vec::new();
         let mut goes_on = true;
         while goes_on && let Some(piece) = from.next()? {
-            // As grep(1), which takes what holds NUL for no text.
+            // Like grep(1), which treats data with NUL as binary.
             place.is_binary |= memchr(0, &piece).is_some();
             let Some(last) = memrchr(b'\n', &piece) else {
                 begun.extend_from_slice(&piece);
@@ -103,15 +103,14 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Looks at whole lines, of which the last one may have no newline. False if no more are
+    /// Searches whole lines, of which the last one may have no newline. False if no more are
     /// wanted.
     fn lines(&mut self, lines: &[u8], place: &mut Place<'_>) -> io::Result<bool> {
         let mut at = 0;
         while at < lines.len() {
             let (before, line) = self.next(lines, at);
             at = line.end;
-            // Lines in which nothing is found are many, and looked at no further unless they are
-            // wanted.
+            // Lines without a match are many, and skipped unless they are wanted.
             let inverts = self.arguments.invert_match;
             for (range, is_chosen) in [(before, inverts), (line, !inverts)] {
                 if range.is_empty() {
@@ -129,15 +128,15 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// The next line from `at` on in which something is found, and the lines before that. At the
-    /// end both may be empty.
+    /// Returns the next matching line from `at` on, and the lines before it. At the end both may be
+    /// empty.
     fn next(&self, lines: &[u8], at: usize) -> (Range<usize>, Range<usize>) {
         let mut from = at;
         while from < lines.len() {
             let begins = if self.by_line {
                 from
             } else {
-                // The first end of anything that is found: no line before that one has any.
+                // The first end of any match: no line before it has a match.
                 let Some(end) = self.pattern.shortest_match_at(lines, from) else { break };
                 let within = if end > from { end - 1 } else { end };
                 memrchr(b'\n', &lines[..within]).map_or(0, |newline| newline + 1)
@@ -146,7 +145,7 @@ impl Search<'_> {
                 break;
             }
             let ends = memchr(b'\n', &lines[begins..]).map_or(lines.len(), |newline| begins + newline + 1);
-            // What was found may have begun in a line before.
+            // The match may have begun in a line before.
             if self.pattern.is_match(text(&lines[begins..ends])) {
                 return (at..begins, begins..ends);
             }
@@ -187,7 +186,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Says where something is from, as far as that is wanted.
+    /// Prints the origin of a line, as far as that is wanted.
     fn from(&mut self, place: &Place<'_>, number: Option<u64>) -> io::Result<()> {
         if self.names {
             write!(self.to, "{}:", place.name.display())?;
@@ -199,12 +198,12 @@ impl Search<'_> {
     }
 }
 
-/// A line without its newline.
+/// Returns a line without its newline.
 fn text(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }
 
-/// Lines, of which the last one may have no newline.
+/// Counts lines, of which the last one may have no newline.
 fn count(lines: &[u8]) -> u64 {
     counting::lines(lines) + u64::from(lines.last().is_some_and(|byte| *byte != b'\n'))
 }

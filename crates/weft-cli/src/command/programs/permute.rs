@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use weft_transform::Permutations;
 
-/// Writes them, without anything between.
+/// Writes the permutations, without anything between.
 pub fn permute(arguments: &Permute) -> Result<ExitCode> {
     let text = arguments.text.as_bytes();
     let Some(mut permutations) = Permutations::new(text, arguments.width) else {

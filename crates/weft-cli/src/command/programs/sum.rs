@@ -6,7 +6,7 @@ use crate::input::Input;
 use std::process::ExitCode;
 use weft_transform::Sum;
 
-/// Prints checksums and numbers of blocks, with the names of those that were named.
+/// Prints checksums and numbers of blocks, with the names of the named files.
 pub fn sum(arguments: &Arguments) -> ExitCode {
     each_file("sum", &arguments.files, |file| {
         let mut sum = if arguments.sysv { Sum::plain() } else { Sum::rotated() };

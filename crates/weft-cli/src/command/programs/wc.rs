@@ -1,4 +1,4 @@
-//! `weft wc`: as wc(1), of bytes as POSIX's locale has them.
+//! `weft wc`: as wc(1), of bytes as in POSIX's locale.
 
 use super::each_file;
 use crate::arguments::Wc;
@@ -12,10 +12,10 @@ use weft_attributes::Attribute;
 use weft_transform::counting::{self, Words};
 use weft_vfs::COUNTS_BYTES;
 
-/// Columns of what is read from something that has no length.
+/// Width of columns if an input has no length.
 const WIDTH_UNKNOWN: usize = 7;
 
-/// What was counted of a file, or of all.
+/// Counts of a file, or of all.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     lines: u64,
@@ -43,7 +43,7 @@ pub fn wc(arguments: &Wc) -> ExitCode {
             Some(counts) => (counts, Ok(())),
             None => count(opened, told),
         };
-        // What could be read is told in any case.
+        // The part that could be read is printed in any case.
         print(&counts, (!arguments.files.is_empty()).then_some(file));
         total = Counts {
             lines: total.lines + counts.lines,
@@ -58,8 +58,8 @@ pub fn wc(arguments: &Wc) -> ExitCode {
     code
 }
 
-/// What the volume knows of a file, or counts itself; none if it does not tell. It keeps what it
-/// counted with the blocks that it counted.
+/// Returns the volume's stored or computed counts of a file; none if it gives none. The volume
+/// stores them with the blocks that it counted.
 fn kept(file: impl AsFd) -> Option<Counts> {
     let mut all = counting::Counts::default();
     loop {
@@ -74,7 +74,7 @@ fn kept(file: impl AsFd) -> Option<Counts> {
     }
 }
 
-/// Counts what is wanted of a file: lines, words and bytes.
+/// Counts lines, words and bytes of a file, as far as they are wanted.
 fn count(file: Input, told: [bool; 3]) -> (Counts, io::Result<()>) {
     let (mut counts, mut words) = (Counts::default(), Words::default());
     let counted = file.each(|piece| {
@@ -89,8 +89,8 @@ fn count(file: Input, told: [bool; 3]) -> (Counts, io::Result<()>) {
     (counts, counted)
 }
 
-/// How wide columns are: as wide as the length of all files, and no less than seven where something
-/// has none.
+/// Returns the width of columns: that of the length of all files, and no less than seven if an
+/// input has none.
 fn width(files: &[OsString]) -> usize {
     let standard_input = [OsString::from(STANDARD_INPUT)];
     let files = if files.is_empty() { &standard_input } else { files };

@@ -8,7 +8,7 @@ use weft_digest::{Digest, Kind, Proof, SIBLINGS_MAX, Sibling, Side, Step, hex};
 
 const TITLE: &[u8] = b"weft proof 1";
 
-/// None if it is no proof.
+/// Returns the text; none if it is no proof.
 pub fn encode(proof: &Proof) -> Option<Vec<u8>> {
     let mut lines = vec![TITLE.to_vec(), format!("root {}", hex(&proof.root()?)).into_bytes()];
     for step in &proof.steps {
@@ -24,7 +24,8 @@ pub fn encode(proof: &Proof) -> Option<Vec<u8>> {
     Some(lines.join(&b'\n'))
 }
 
-/// The digest it says the first directory has, and the proof. None if the text is not in this form.
+/// Parses a proof. Also returns the digest that it claims for the first directory. None if the text
+/// is not in this form.
 pub fn decode(text: &[u8]) -> Option<(Digest, Proof)> {
     let mut lines = text.strip_suffix(b"\n")?.split(|byte| *byte == b'\n');
     if lines.next()? != TITLE {

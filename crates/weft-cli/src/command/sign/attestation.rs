@@ -1,5 +1,5 @@
-//! What is signed, as text: line by line `weft commit 1`, then `number`, `time` (nanoseconds since
-//! 1970), `root`, `previous` and `digest` of a commit (docs/reference/digest.md).
+//! The signed text: line by line `weft commit 1`, then `number`, `time` (nanoseconds since 1970),
+//! `root`, `previous` and `digest` of a commit (docs/reference/digest.md).
 
 use super::super::digest::list::unhex;
 use weft_digest::{Digest, commit, hex};
@@ -13,12 +13,12 @@ pub struct Attestation {
     pub number: u64,
     pub time: Timestamp,
     pub root: Digest,
-    /// 32 zero bytes if there was none before.
+    /// 32 zero bytes if it is the first commit.
     pub previous: Digest,
 }
 
 impl Attestation {
-    /// None if the volume keeps no digests.
+    /// Returns the attestation of a commit; none if the volume keeps no digests.
     pub fn of(row: &CommitRow) -> Option<Attestation> {
         let previous = row.previous.unwrap_or_default();
         Some(Attestation { number: row.number.0, time: row.time, root: row.root?, previous })
@@ -31,7 +31,7 @@ impl Attestation {
         format!("{TITLE}\nnumber {number}\ntime {}\nroot {root}\nprevious {previous}\ndigest {digest}\n", time.0)
     }
 
-    /// None if the text is none, or contradicts itself.
+    /// Parses an attestation; none if the text is none, or contradicts itself.
     pub fn decode(text: &str) -> Option<Attestation> {
         let mut lines = text.lines();
         (lines.next()? == TITLE).then_some(())?;

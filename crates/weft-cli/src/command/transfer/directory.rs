@@ -1,5 +1,5 @@
-//! Directories outside of volumes, by descriptors: whoever renames directories or puts symbolic
-//! links in their place while a copy is at work leads it nowhere else.
+//! Directories outside of volumes, by descriptors. A user who renames directories or puts symbolic
+//! links in their place during a copy cannot lead it elsewhere.
 
 use super::tree_path::{For, Trail, TreePath};
 use anyhow::{Context, Result, ensure};
@@ -25,11 +25,12 @@ pub struct Directories {
 
 /// Flags that open a directory for listing.
 const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Flags that open one to come to others below it.
+/// Flags that open a directory on the way to others below it.
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Directory {
-    /// The directory that the user named, also by a symbolic link; root by none of a third user's.
+    /// Opens the directory that the user named, also by a symbolic link; for root, not by a third
+    /// user's.
     pub fn named(path: &Path) -> Result<Directory> {
         let cannot = || format!("cannot open the directory {}", path.display());
         let gone = way_to(path).with_context(cannot)?;
@@ -37,22 +38,22 @@ impl Directory {
         Ok(Directory { fd: Arc::new(fd), way: TreePath::top(path) })
     }
 
-    /// The path of `name` in it, for people.
+    /// Returns the path of `name` in it, for people.
     pub fn path_of(&self, name: &[u8]) -> PathBuf {
         self.way.below(name).path()
     }
 
-    /// The way to it.
+    /// Returns the way to it.
     pub fn way(&self) -> &TreePath {
         &self.way
     }
 
-    /// Its own path, for people.
+    /// Returns its own path, for people.
     pub fn path(&self) -> PathBuf {
         self.way.path()
     }
 
-    /// All names in it, without "." and "..".
+    /// Returns all names in it, without "." and "..".
     pub fn names(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.fd)? {
@@ -66,7 +67,7 @@ impl Directory {
 }
 
 impl Directories {
-    /// The directory that the user named, which is made, for its owner alone, if it is not there.
+    /// Opens the directory that the user named. Makes it, for its owner alone, if it is missing.
     pub fn made(path: &Path) -> Result<Directories> {
         let cannot = || format!("cannot make {}", path.display());
         let name = path.file_name();
@@ -80,19 +81,19 @@ impl Directories {
         Directories::named(path)
     }
 
-    /// The directory that the user named, also by a symbolic link, and those below it.
+    /// Opens the directory that the user named, also by a symbolic link, and those below it.
     pub fn named(path: &Path) -> Result<Directories> {
         let top = Directory::named(path)?;
         let trail = Mutex::new(Trail::new((top.way.clone(), top.fd.clone())));
         Ok(Directories { top, trail })
     }
 
-    /// The directory that the user named.
+    /// Returns the directory that the user named.
     pub fn top(&self) -> &Directory {
         &self.top
     }
 
-    /// The directory at `way`, each of whose names must be a directory's and no link's.
+    /// Opens the directory at `way`, each of whose names must be a directory's and no link's.
     pub fn open(&self, way: &TreePath) -> Result<Directory, Errno> {
         let open = |above: &Arc<OwnedFd>, name: &[u8], how| {
             let how = if how == For::Use { LISTED } else { PASSED };
@@ -112,7 +113,7 @@ impl AsFd for Directory {
     }
 }
 
-/// The way to the directory that the user named, by links as of [`Directory::named`].
+/// Finds the way to the directory that the user named, by links like [`Directory::named`].
 pub fn way_to(path: &Path) -> Result<weft_store::PathWalk> {
     let way = weft_store::PathWalk::to(path)?;
     ensure!(way.is_to_directory(), "{} is not a directory", path.display());
@@ -120,17 +121,17 @@ pub fn way_to(path: &Path) -> Result<weft_store::PathWalk> {
     Ok(way)
 }
 
-/// Has the name of `path` on the disk.
+/// Makes the name of `path` durable.
 pub fn sync_parent(path: &Path) -> Result<(), Errno> {
     match Directory::named(parent_of(path)) {
         Ok(parent) => rustix::fs::fsync(&parent),
-        // Where it cannot be opened it cannot be synced.
+        // A directory that cannot be opened cannot be synced.
         Err(_) => Ok(()),
     }
 }
 
-/// A path that leads to what `fd` stands for, whatever is renamed meanwhile: for calls that take no
-/// descriptor of every kind of file (proc_pid_fd(5)).
+/// Returns a path to the file behind `fd`, which renames do not change: for calls that do not take
+/// a descriptor of every kind of file (proc_pid_fd(5)).
 pub fn proc_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }

@@ -1,19 +1,19 @@
-//! SIGINT, SIGTERM and SIGHUP while something is copied: the copy ends where nothing is half done.
+//! SIGINT, SIGTERM and SIGHUP during a copy: the copy ends where nothing is half done.
 
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// The last signal that came, if one did. The second ends the process at once.
+/// Last signal that came, if one did. The second ends the process at once.
 pub struct Interrupt(AtomicI32);
 
-/// Signals within this time are one: timeout(1) sends one to its child and one to the group of
-/// that.
+/// Time within which signals count as one: timeout(1) sends one to its child and one to the group
+/// of that.
 const TOGETHER: Duration = Duration::from_millis(500);
 
 impl Interrupt {
-    /// Blocks the signals for this thread and those it starts, and has `does` done when one comes.
+    /// Blocks the signals for this thread and those it starts, and calls `does` when one comes.
     /// Must be called before other threads are started.
     pub fn take(does: impl Fn(i32) + Send + 'static) -> Result<Arc<Interrupt>> {
         let set = block();
@@ -35,7 +35,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// The signal that came.
+    /// Returns the signal that came.
     pub fn signal(&self) -> Option<i32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }
@@ -53,7 +53,7 @@ fn block() -> libc::sigset_t {
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut before);
-            // nohup(1) has it ignored, and means that.
+            // nohup(1) ignores it on purpose.
             if signal != libc::SIGHUP || before.sa_sigaction != libc::SIG_IGN {
                 libc::sigaddset(&raw mut set, signal);
             }
@@ -63,7 +63,7 @@ fn block() -> libc::sigset_t {
     }
 }
 
-/// The next one that comes.
+/// Waits for the next signal.
 fn next(set: &libc::sigset_t) -> i32 {
     let mut signal = 0;
     // SAFETY: both pointers are valid for the call.

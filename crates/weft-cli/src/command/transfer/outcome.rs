@@ -1,5 +1,5 @@
-//! The outcome of a copy: counts, each failure with its path and kind, why it ended early if it
-//! did, the exit code.
+//! The outcome of a copy: counts, each failure with its path and kind, the reason if it ended
+//! early, the exit code.
 
 use super::{Interrupt, Progress, path_as_json};
 use crate::shown;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use weft_vfs::{ErrorKind, Vfs};
 
-/// Failures that the JSON summary lists, at most; standard error has all of them.
+/// Most failures that the JSON summary lists; standard error has all of them.
 const LISTED_MAX: usize = 10_000;
 
-/// Kinds of failures: things that were not copied, or not as they were.
+/// Kinds of failures: files that were not copied, or not exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     File,
@@ -27,12 +27,12 @@ pub enum What {
     Special,
     /// One more name of a file.
     HardLink,
-    /// A transformation link, or what a view shows.
+    /// A transformation link, or an entry of a view.
     Link,
     /// Extended attributes, ACLs, modes and times.
     Attribute,
     Owner,
-    /// A file that changed while it was read: what was read is there.
+    /// A file that changed while it was read: the bytes that were read are there.
     Changed,
 }
 
@@ -49,7 +49,7 @@ impl What {
         What::Changed,
     ];
 
-    /// The name in the summary.
+    /// Returns the name in the summary.
     fn name(self) -> &'static str {
         match self {
             What::File => "files",
@@ -65,7 +65,7 @@ impl What {
     }
 }
 
-/// Reasons to end a copy before all was tried.
+/// Reasons to end a copy early.
 enum Ended {
     /// There is no room for more.
     Full,
@@ -86,11 +86,11 @@ struct Failures {
     listed: Vec<Failure>,
 }
 
-/// A copy at work.
+/// A copy in progress.
 pub struct Transfer {
     pub progress: Progress,
     interrupt: Arc<Interrupt>,
-    /// The volume whose links compute nothing any more after a signal.
+    /// The volume whose links stop computing after a signal.
     volume: Arc<Mutex<Weak<Vfs>>>,
     kept: AtomicU64,
     owners_not_kept: AtomicU64,
@@ -100,7 +100,7 @@ pub struct Transfer {
     ended: Mutex<Option<Ended>>,
 }
 
-/// Words for a copy that is over.
+/// Words about a finished copy.
 pub struct Words {
     /// Such as "exported".
     pub done: &'static str,
@@ -109,7 +109,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// The line about a copy that ended before all was tried, for a reason of the JSON summary.
+    /// Returns the line about a copy that ended early, for a reason of the JSON summary.
     fn early_end(&self, why: &str) -> String {
         let Words { done, again } = self;
         match why {
@@ -121,7 +121,8 @@ impl Words {
 }
 
 impl Transfer {
-    /// Begins one, which signals end from now on. Must be called before other threads are started.
+    /// Begins a copy, which signals end from now on. Must be called before other threads are
+    /// started.
     pub fn begin() -> Result<Transfer> {
         let volume = Arc::new(Mutex::new(Weak::<Vfs>::new()));
         let own = volume.clone();
@@ -142,7 +143,7 @@ impl Transfer {
         })
     }
 
-    /// Has a signal end what links of `vfs` compute, too: one may take for ever.
+    /// Makes a signal also end the computing of links of `vfs`, which may take for ever.
     pub fn stops(&self, vfs: &Arc<Vfs>) {
         *self.volume.lock() = Arc::downgrade(vfs);
         if self.interrupt.signal().is_some() {
@@ -150,12 +151,12 @@ impl Transfer {
         }
     }
 
-    /// Tells if anything more is to be copied.
+    /// True if more is to be copied.
     pub fn goes_on(&self) -> bool {
         self.interrupt.signal().is_none() && !self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Counts what was there already.
+    /// Counts an entry that was there already.
     pub fn keep(&self) {
         self.kept.fetch_add(1, Ordering::Relaxed);
     }
@@ -165,7 +166,7 @@ impl Transfer {
         self.owners_not_kept.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Names and counts something whose times a volume cannot hold; that is no failure.
+    /// Names and counts a file whose times a volume cannot hold; that is no failure.
     pub fn times_not_kept(&self, path: &Path) {
         self.times_not_kept.fetch_add(1, Ordering::Relaxed);
         let what = "its times lie outside of the years 1677 to 2262; the nearest in these are kept";
@@ -183,8 +184,8 @@ impl Transfer {
         }
     }
 
-    /// The same for an error, `before` which stand a few words. One that meets all that would
-    /// follow ends the copy.
+    /// Names and counts an error, with the words `before` in front. An error that would recur for
+    /// all that follows ends the copy.
     pub fn fail_with(&self, what: What, path: &Path, before: &str, error: &Error) {
         if error.is::<Interrupted>() || self.interrupt.signal().is_some() && was_stopped(error) {
             return;
@@ -200,7 +201,7 @@ impl Transfer {
         }
     }
 
-    /// Says an error that ends all.
+    /// Reports an error that ends all.
     pub fn end_with(&self, error: &Error) {
         self.progress.say(&format!("weft: {}", shown::message(&super::super::one_line(error))));
         self.end(if is_full(error) { Ended::Full } else { Ended::Failed });
@@ -211,7 +212,7 @@ impl Transfer {
         self.ended.lock().get_or_insert(ended);
     }
 
-    /// Prints the summary, and tells the exit code: 0 if all was copied, 1 if what was named is
+    /// Prints the summary, and returns the exit code: 0 if all was copied, 1 if the named files are
     /// missing, 2 if the copy ended early, 128 and its number if a signal ended it.
     pub fn finish(&self, words: &Words, json: bool) -> ExitCode {
         self.progress.end();
@@ -301,7 +302,7 @@ impl Failure {
     }
 }
 
-/// Kinds of which something failed.
+/// Returns the kinds with failures.
 fn failed(failures: &Failures) -> impl Iterator<Item = (What, u64)> {
     What::ALL.into_iter().map(|what| (what, failures.counts[what as usize])).filter(|(_, count)| *count > 0)
 }
@@ -335,14 +336,14 @@ fn is_damage(error: &Error) -> bool {
     error.downcast_ref::<weft_vfs::Error>().is_some_and(|error| error.kind() == ErrorKind::Corrupt)
 }
 
-/// Tells if there is no room for anything more.
+/// True if there is no room for more.
 fn is_full(error: &Error) -> bool {
     let there = error.downcast_ref::<Errno>().is_some_and(|errno| matches!(*errno, Errno::NOSPC | Errno::DQUOT));
     let here = |error: &weft_vfs::Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
     there || error.downcast_ref::<weft_vfs::Error>().is_some_and(here)
 }
 
-/// Tells if another daemon has the volume by now.
+/// True if another daemon has taken the volume.
 fn is_lost(error: &Error) -> bool {
     let source = |error: &weft_vfs::Error| -> Option<weft_store::ErrorKind> {
         Some(std::error::Error::source(error)?.downcast_ref::<weft_store::Error>()?.kind())

@@ -37,7 +37,7 @@ pub fn is_same(vfs: &Vfs, attributes: &Attributes, file: impl AsFd, goes_on: imp
     }
 }
 
-/// The offset of the next data in either, from `at` on; the end if there is none.
+/// Returns the offset of the next data in either, from `at` on; the end if there is none.
 fn next_data(vfs: &Vfs, attributes: &Attributes, file: impl AsFd, at: u64) -> Result<u64> {
     let here = match vfs.seek(attributes.ino, at, Whence::Data) {
         Ok(data) => data,
@@ -47,7 +47,7 @@ fn next_data(vfs: &Vfs, attributes: &Attributes, file: impl AsFd, at: u64) -> Re
     let there = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
         Ok(data) => data,
         Err(Errno::NXIO) => attributes.size,
-        // Where holes are not told there are none.
+        // A file system that reports no holes has none.
         Err(_) => at,
     };
     Ok(here.min(there))

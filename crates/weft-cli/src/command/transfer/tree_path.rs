@@ -4,8 +4,8 @@ use super::os;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The way to a directory from the one that the user named. Those of entries share it, so that each
-/// takes no more room in a deep tree than in a flat one.
+/// The way to a directory from the one that the user named. Entries share it, so that each takes no
+/// more room in a deep tree than in a flat one.
 #[derive(Clone)]
 pub struct TreePath(Arc<Step>);
 
@@ -16,18 +16,18 @@ struct Step {
 }
 
 impl TreePath {
-    /// The way to the directory that the user named `path`.
+    /// Returns the way to the directory that the user named `path`.
     pub fn top(path: &Path) -> TreePath {
         let name = path.as_os_str().as_encoded_bytes().to_vec();
         TreePath(Arc::new(Step { above: None, name, depth: 0 }))
     }
 
-    /// The way to `name` in it.
+    /// Returns the way to `name` in it.
     pub fn below(&self, name: &[u8]) -> TreePath {
         TreePath(Arc::new(Step { above: Some(self.clone()), name: name.to_vec(), depth: self.0.depth + 1 }))
     }
 
-    /// The path, for people.
+    /// Returns the path, for people.
     pub fn path(&self) -> PathBuf {
         let mut names = Vec::new();
         let mut at = Some(self);
@@ -50,7 +50,7 @@ impl TreePath {
 }
 
 impl Drop for Step {
-    /// Drops one after the other what would be dropped one within the other, deeper than the stack.
+    /// Drops iteratively: recursion could be deeper than the stack.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(TreePath(step)) = above {
@@ -59,28 +59,28 @@ impl Drop for Step {
     }
 }
 
-/// Descriptors of directories on the way to the one that was reached last: of all that are near
-/// above it, and of ever fewer farther up. So a walk that goes down a tree and back opens a few
-/// directories for each that it comes to, however deep that lies.
+/// Descriptors of directories on the way to the last one reached: of all near above it, and of ever
+/// fewer farther up. So a walk down a tree and back opens a few directories for each that it comes
+/// to, at any depth.
 pub struct Trail<D> {
-    /// From the top down; the top itself always is one.
+    /// Descriptors from the top down; the top itself always is one.
     kept: Vec<(TreePath, D)>,
 }
 
-/// Directories that are kept of each stretch of as many as lie below it, about.
+/// Number of directories kept in each stretch as long as the distance below it, about.
 const KEPT: usize = 8;
 
-/// The purpose for which a directory is opened.
+/// Purpose for which a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
-    /// To come to others below it.
+    /// To reach others below it.
     Passing,
     /// To be used.
     Use,
 }
 
 impl<D: Clone> Trail<D> {
-    /// That of `top`, the directory that the user named.
+    /// Returns the trail of `top`, the directory that the user named.
     pub fn new(top: (TreePath, D)) -> Trail<D> {
         Trail { kept: vec![top] }
     }
@@ -112,7 +112,7 @@ impl<D: Clone> Trail<D> {
         self.kept.last().expect("the top is kept")
     }
 
-    /// True if the last that is kept is not on the way to `at`, as far as depths tell.
+    /// True if the last kept descriptor is not on the way to `at`, as far as depths show.
     fn is_off(&self, at: &TreePath) -> bool {
         let (last, _) = self.last();
         last.0.depth > at.0.depth || last.0.depth == at.0.depth && !last.is(at)
@@ -129,7 +129,7 @@ impl<D: Clone> Trail<D> {
 mod tests {
     use super::*;
 
-    /// Goes to `way`, counts what is opened, and looks that each is opened in the one above it.
+    /// Goes to `way`, counts the opens, and checks that each is in the one above it.
     fn go(trail: &mut Trail<usize>, way: &TreePath) -> usize {
         let mut count = 0;
         let reached = trail.go(way, |above, _, _| {

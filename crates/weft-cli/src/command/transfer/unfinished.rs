@@ -1,4 +1,4 @@
-//! A new volume in files under the name that it has until it is whole: `NEW.unfinished`.
+//! A new volume in files under its temporary name until it is whole: `NEW.unfinished`.
 
 use super::{Interrupt, sync_parent, way_to};
 use anyhow::{Context, Result, bail};
@@ -10,20 +10,20 @@ use std::sync::Arc;
 use weft_store::sqlite::{Layout, Made, Making};
 use weft_store::{BlockHome, PathWalk, parent_of, remove_below, rename_to_new};
 
-/// Tries to remove files that another thread may just be adding to.
+/// Attempts to remove files that another thread may still be adding.
 const TRIES: usize = 1000;
 
 /// A volume that is not whole yet.
 pub struct Unfinished {
     pub path: PathBuf,
-    /// How far it is: only what is there by this process' work is removed.
+    /// Progress: only files that this process made are removed.
     pub making: Making,
-    /// The way to the directory that it lies in: whoever owns one on it leads nobody elsewhere.
+    /// Way to its directory: the owner of a directory on it cannot lead this process elsewhere.
     way: PathWalk,
 }
 
 impl Unfinished {
-    /// The one that becomes the volume at `new`.
+    /// Returns the one that becomes the volume at `new`.
     pub fn of(new: &Path) -> Result<Unfinished> {
         let path = new.with_added_extension("unfinished");
         let way = way_to(parent_of(new)).with_context(|| format!("cannot make {}", new.display()))?;
@@ -49,8 +49,8 @@ impl Unfinished {
         }
     }
 
-    /// Has a signal remove it, say `about` what that is, and end the process; unless it is over
-    /// anyway. Must be called before other threads are started.
+    /// Makes a signal remove it, log `about`, and end the process; unless it is over anyway. Must
+    /// be called before other threads are started.
     pub fn go_when_interrupted(self: &Arc<Self>, about: String) -> Result<()> {
         let own = self.clone();
         Interrupt::take(move |signal| {
@@ -66,7 +66,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Gives it its name, or removes it.
+    /// Renames it to its name, or removes it.
     pub fn finish(&self, new: &Path) -> Result<()> {
         let failed = || format!("cannot finish {}", self.path.display());
         let name = || {
@@ -81,7 +81,7 @@ impl Unfinished {
         sync_parent(new).with_context(failed)
     }
 
-    /// Removes what is made of it.
+    /// Removes its files.
     fn clear(&self, made: Made) {
         if made != Made::Some {
             return;
@@ -99,7 +99,7 @@ impl Unfinished {
     }
 }
 
-/// The volume at `path`, and what lies beside it if it is one file.
+/// Returns the volume at `path`, and the files beside it if it is one file.
 fn with_beside(path: &Path) -> Vec<PathBuf> {
     let beside = Layout::of(path, BlockHome::Database).beside();
     // Under the name by which the user knows the volume.
@@ -107,7 +107,7 @@ fn with_beside(path: &Path) -> Vec<PathBuf> {
     std::iter::once(path.to_path_buf()).chain(beside).collect()
 }
 
-/// Has the names in a volume on the disk; its bytes are.
+/// Makes the names in a volume durable; its bytes are.
 fn sync(directory: BorrowedFd<'_>, volume: &Path) -> Result<(), Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let volume = openat(directory, volume, flags, Mode::empty())?;

@@ -1,8 +1,8 @@
-//! Notices that the kernel is to forget what links gave, and the threads that tell it.
+//! Notices that the kernel is to forget old content of links, and the threads that send them.
 //!
-//! Telling that waits for reads of what it forgets, and a read of a link may take minutes. Each
-//! person whose changes are told holds up few threads, and there are more of them as long as none
-//! is free: so nobody waits for what others read.
+//! A notice waits for reads of the content that it concerns, and a read of a link may take minutes.
+//! Each person's notices hold up few threads, and threads are added as long as none is free: so
+//! nobody waits for the reads of others.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -18,27 +18,27 @@ use weft_vfs::Ino;
 const OF_PERSON_MAX: usize = 4;
 const ALL_MAX: usize = 64;
 
-/// Threads that stay when there is nothing to tell.
+/// Threads that stay when there is nothing to send.
 const KEPT: usize = 2;
 
-/// What a thread is to tell.
+/// A notice for a thread to send.
 #[derive(Debug)]
 pub(super) enum Job {
     /// All content of a link.
     Link(Ino),
-    /// The same, once more.
+    /// The same, repeated.
     Again(Ino),
     /// Some of the content of a file.
     Target(Ino, Range<u64>, Arc<AtomicBool>),
 }
 
-/// Tells the kernel of a job of a person.
+/// Sends the kernel a notice of a person.
 type Tell = dyn Fn(&Jobs, u32, Job) + Send + Sync;
 
-/// What is to be told.
+/// Notices to be sent.
 pub(super) struct Jobs {
     queue: Mutex<Queue>,
-    /// Signalled when there is one more, or nothing more will come.
+    /// Signalled when there is a new one, or nothing more will come.
     more: Condvar,
     tell: Box<Tell>,
 }
@@ -46,15 +46,15 @@ pub(super) struct Jobs {
 #[derive(Default)]
 struct Queue {
     people: HashMap<u32, Person>,
-    /// Those whose next job a thread may take, each once.
+    /// People whose next notice a thread may take, each once.
     ready: VecDeque<u32>,
-    /// Links that wait to be told of, and files with the bytes that do.
+    /// Links whose notices are queued, and files with the byte ranges of theirs.
     links: HashSet<Ino>,
     targets: HashMap<Ino, Range<u64>>,
-    /// What is to be told once more, in the order of when, and of whose.
+    /// Notices to be repeated, by time, with their person.
     later: VecDeque<(Instant, u32, Ino)>,
     threads: usize,
-    /// Of these, those that wait for a job, and those that have not looked for one yet.
+    /// Threads of these that wait for a notice, and those that have not looked for one yet.
     idle: usize,
     starting: usize,
     has_ended: bool,
@@ -63,7 +63,7 @@ struct Queue {
 #[derive(Default)]
 struct Person {
     waiting: VecDeque<Job>,
-    /// Threads that tell of theirs.
+    /// Threads that send notices of this person.
     held: usize,
     is_ready: bool,
 }
@@ -74,7 +74,7 @@ impl Queue {
         self.look_at(person);
     }
 
-    /// Notes whether a thread may take the next job of `person`.
+    /// Notes if a thread may take the next notice of `person`.
     fn look_at(&mut self, person: u32) {
         let Some(of) = self.people.get_mut(&person) else { return };
         if of.waiting.is_empty() && of.held == 0 {
@@ -85,7 +85,7 @@ impl Queue {
         }
     }
 
-    /// True if what `job` tells of waits to be told of already; notes that it does.
+    /// Marks the notice of `job` as queued. True if it was already.
     fn has(&mut self, job: &Job) -> bool {
         match job {
             Job::Link(ino) => !self.links.insert(*ino),
@@ -120,7 +120,7 @@ impl Queue {
 }
 
 impl Jobs {
-    /// Starts to tell by `tell`.
+    /// Starts sending notices by `tell`.
     pub(super) fn start(tell: Box<Tell>) -> io::Result<Arc<Jobs>> {
         let jobs = Arc::new(Jobs { queue: Mutex::default(), more: Condvar::new(), tell });
         {
@@ -136,8 +136,7 @@ impl Jobs {
         thread::Builder::new().name("weft-links".into()).spawn(move || own.work()).map(drop)
     }
 
-    /// Has `job` of `person` told. False if the same link, or the same file, waits to be told of
-    /// already.
+    /// Queues `job` of `person`. False if a notice of the same link or file is queued already.
     pub(super) fn put(self: &Arc<Jobs>, person: u32, job: Job) -> bool {
         let mut queue = self.queue.lock();
         if queue.has(&job) {
@@ -148,17 +147,17 @@ impl Jobs {
         true
     }
 
-    /// Has a thread for each person whose job is ready: one that is free, or else one more.
+    /// Assigns a thread to a person whose notice is ready: a free one, or else a new one.
     fn call(self: &Arc<Jobs>, mut queue: MutexGuard<'_, Queue>) {
         if queue.ready.is_empty() {
             return;
         }
-        // One that was woken, or started, and has not looked yet is free for one job.
+        // A thread that was woken, or started, and has not looked yet is free for one notice.
         let starts = queue.ready.len() > queue.idle + queue.starting && queue.threads < ALL_MAX;
         queue.threads += usize::from(starts);
         queue.starting += usize::from(starts);
         drop(queue);
-        // One that cannot be started is missed: those that there are do it later.
+        // If no thread can be started, those that exist send it later.
         if starts && self.start_thread().is_err() {
             let mut queue = self.queue.lock();
             queue.threads -= 1;
@@ -167,13 +166,13 @@ impl Jobs {
         self.more.notify_one();
     }
 
-    /// Has link `ino` told of once more, `when` it is time, for `person`.
+    /// Queues another notice of link `ino` at time `when`, for `person`.
     pub(super) fn put_later(&self, when: Instant, person: u32, ino: Ino) {
         self.queue.lock().later.push_back((when, person, ino));
         self.more.notify_one();
     }
 
-    /// Nothing more will come.
+    /// Ends the sending.
     pub(super) fn end(&self) {
         self.queue.lock().has_ended = true;
         self.more.notify_all();
@@ -192,7 +191,7 @@ impl Jobs {
         }
     }
 
-    /// Waits for the next one; none if nothing more will come, or this thread is one too many.
+    /// Waits for the next notice; none if nothing more will come, or this thread is one too many.
     fn next(self: &Arc<Jobs>, mut queue: MutexGuard<'_, Queue>) -> Option<(u32, Job)> {
         loop {
             if queue.has_ended {
@@ -203,7 +202,7 @@ impl Jobs {
                 queue.add(person, Job::Again(ino));
             }
             if let Some(job) = queue.take() {
-                // It may hold this thread up, and whoever put more took this one for free.
+                // It may hold this thread up, which counted as free when more notices were queued.
                 self.call(queue);
                 return Some(job);
             }
@@ -248,7 +247,7 @@ mod tests {
             jobs.put(2, Job::Link(Ino(ino)));
             assert!(matches!(tells.recv(), Ok((2, Job::Link(Ino(number)))) if number == ino));
         }
-        // What waits already is not told twice.
+        // A queued notice is not sent twice.
         assert!(!jobs.put(3, Job::Link(Ino(150))));
         let target = |range| Job::Target(Ino(9), range, Arc::default());
         assert!(jobs.put(1, target(4..5)) && !jobs.put(1, target(7..8)) && !jobs.put(3, target(1..2)));

@@ -11,11 +11,11 @@ const QUIET_TICKS: u32 = 8;
 
 pub(super) struct Background {
     thread: Pid,
-    /// Where it may run if nobody serves, and where it was told to: if that is not where it may run
-    /// now, somebody else has decided, and that is what holds.
+    /// Processors allowed if nobody serves, and the last setting made here. If the thread's
+    /// processors differ from that setting, another program has set them, and that holds.
     allowed: CpuSet,
     told: CpuSet,
-    /// Where requests came fast, and looks since.
+    /// Processors where requests came fast, and looks since.
     busy: CpuSet,
     quiet: u32,
 }
@@ -30,7 +30,7 @@ impl Background {
         self.thread == thread
     }
 
-    /// Requests come fast on these processors.
+    /// Takes in the processors where requests come fast.
     pub(super) fn look(&mut self, busy: CpuSet) {
         if busy == self.busy {
             self.quiet = 0;
@@ -44,7 +44,7 @@ impl Background {
         }
     }
 
-    /// Nobody looks any more.
+    /// Ends the watching of this thread.
     pub(super) fn leave(&mut self) {
         if self.busy.count() > 0 {
             self.busy = CpuSet::new();
@@ -53,7 +53,7 @@ impl Background {
         self.quiet = 0;
     }
 
-    /// Wherever it is, the thread does what it is to do, so that errors do no harm.
+    /// Moves the thread. It works on any processor, so errors do no harm.
     fn keep_off(&mut self) {
         let Ok(now) = sched_getaffinity(Some(self.thread)) else { return };
         if now != self.told {
@@ -66,7 +66,7 @@ impl Background {
     }
 }
 
-/// `allowed` without `busy`, if that leaves any.
+/// Returns `allowed` without `busy`, if that leaves any.
 fn without(allowed: CpuSet, busy: &CpuSet) -> CpuSet {
     let mut rest = allowed;
     for processor in (0..CpuSet::MAX_CPU).filter(|processor| busy.is_set(*processor)) {

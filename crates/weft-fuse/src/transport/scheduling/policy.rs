@@ -26,15 +26,15 @@ pub(super) fn set(thread: Pid, policy: Policy) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether `thread` has the idle policy. One that is gone has none.
+/// True if `thread` has the idle policy. False if it is gone.
 pub(super) fn is_idle(thread: Pid) -> bool {
     // SAFETY: no memory is passed.
     let policy = unsafe { libc::sched_getscheduler(thread.as_raw_nonzero().get()) };
     policy == libc::SCHED_IDLE
 }
 
-/// Whether threads can leave the idle policy again: without `CAP_SYS_NICE` the kernel lets them
-/// only where `RLIMIT_NICE` allows their nice value. Tried on a thread that ends then.
+/// True if threads can leave the idle policy again: without `CAP_SYS_NICE` the kernel lets them
+/// only where `RLIMIT_NICE` allows their nice value. Tried on a short-lived thread.
 pub(super) fn can_return() -> bool {
     let tried = thread::Builder::new().name("weft-policy".into()).spawn(|| {
         let own = rustix::thread::gettid();
@@ -43,14 +43,14 @@ pub(super) fn can_return() -> bool {
     tried.is_ok_and(|thread| thread.join().unwrap_or(false))
 }
 
-/// Whether `thread` of this process runs or wants to (proc_pid_stat(5), field 3).
+/// True if `thread` of this process runs or wants to (proc_pid_stat(5), field 3).
 pub(super) fn is_runnable(thread: Pid) -> bool {
     let stat = super::super::proc_stat::of_thread(thread);
     stat.is_some_and(|stat| stat.field(3) == Some("R"))
 }
 
-/// Whether more threads want to run in the whole system, the calling one among them, than it has
-/// processors (proc_loadavg(5)). If the kernel does not tell, no.
+/// True if more threads, with the calling one, want to run in the whole system than it has
+/// processors (proc_loadavg(5)). False if the kernel does not tell.
 pub(super) fn processors_are_busy() -> bool {
     let told = std::fs::read_to_string("/proc/loadavg").ok();
     let running = told.as_deref().and_then(running);
@@ -59,7 +59,7 @@ pub(super) fn processors_are_busy() -> bool {
     running.is_some_and(|running| processors > 0 && running > processors as usize)
 }
 
-/// Threads that run or want to: the number before the slash.
+/// Returns the number of threads that run or want to: the number before the slash.
 fn running(loadavg: &str) -> Option<usize> {
     let (before, _) = loadavg.split_once('/')?;
     before.split_ascii_whitespace().next_back()?.parse().ok()

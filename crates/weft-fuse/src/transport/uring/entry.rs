@@ -1,9 +1,9 @@
 //! The memory that kernel and daemon share for one request of a ring
 //! (`struct fuse_uring_req_header`), and the commands about it.
 //!
-//! An [`Entry`] is owned by whoever may touch its memory. While the kernel has it, it lies
-//! untouched in its queue; the kernel copies into it and out of it only while the queue's thread is
-//! inside `io_uring_enter`.
+//! The owner of an [`Entry`] may touch its memory. While the kernel has it, it lies untouched in
+//! its queue; the kernel copies into it and out of it only while the queue's thread is inside
+//! `io_uring_enter`.
 
 use crate::protocol::{Reply, Request};
 use io_uring::squeue::Entry128;
@@ -20,13 +20,13 @@ const FIXED_BYTES: usize = 128;
 /// Bytes of `struct fuse_out_header`.
 const OUT_HEADER_BYTES: usize = 16;
 
-/// Where the payload begins: behind the header, on a page of its own.
+/// Offset of the payload: behind the header, on a page of its own.
 const PAYLOAD_OFFSET: usize = 4096;
 
 const CMD_REGISTER: u32 = 1;
 const CMD_COMMIT_AND_FETCH: u32 = 2;
 
-/// What lies at the start of an entry's memory.
+/// Start of an entry's memory.
 #[repr(C)]
 struct Head {
     in_out: [u8; IN_OUT_BYTES],
@@ -51,7 +51,7 @@ pub(super) struct Entry {
 unsafe impl Send for Entry {}
 
 impl Entry {
-    /// With room for `payload_bytes` of names and data.
+    /// Makes an entry with room for `payload_bytes` of names and data.
     pub(super) fn new(payload_bytes: usize) -> rustix::io::Result<Entry> {
         let len = PAYLOAD_OFFSET + payload_bytes;
         // SAFETY: a new mapping at no particular address disturbs nothing.
@@ -82,7 +82,7 @@ impl Entry {
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(PAYLOAD_OFFSET), self.payload_bytes) }
     }
 
-    /// The request the kernel put here; none if it makes no sense.
+    /// Returns the request the kernel put here; none if it makes no sense.
     pub(super) fn request(&self) -> Option<Request<'_>> {
         let head = self.head();
         let rest = self.payload().get(..head.payload_bytes as usize)?;
@@ -120,8 +120,8 @@ impl Entry {
         head.payload_bytes = 0;
     }
 
-    /// The command that makes the entry known to the kernel, to be filled with a request. `buffers`
-    /// must stay where it is until the command is submitted.
+    /// Returns the command that makes the entry known to the kernel, to be filled with a request.
+    /// `buffers` must stay in place until the command is submitted.
     pub(super) fn register(&self, buffers: &mut [libc::iovec; 2], queue: u16) -> Entry128 {
         buffers[0] = libc::iovec { iov_base: self.memory.as_ptr().cast(), iov_len: size_of::<Head>() };
         // SAFETY: inside the mapping.
@@ -134,7 +134,7 @@ impl Entry {
         with_len(command, 2)
     }
 
-    /// The command that gives the reply to the kernel and asks for the next request.
+    /// Returns the command that gives the reply to the kernel and asks for the next request.
     pub(super) fn commit(&self, queue: u16) -> Entry128 {
         opcode::UringCmd80::new(types::Fixed(0), CMD_COMMIT_AND_FETCH)
             .cmd(arguments(self.head().commit_id, queue))

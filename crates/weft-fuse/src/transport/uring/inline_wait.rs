@@ -1,19 +1,19 @@
-//! Whether a queue's own thread waits, or leaves that to a worker.
+//! Decides whether a queue's own thread waits, or leaves that to a worker.
 //!
-//! Two changes of thread cost as much as a short wait does on a fast disk, so the thread waits
-//! itself for an append to the log, and for a block if nobody else is there to be served. It knows
-//! a slow disk by having waited: then it leaves waiting to workers for a while. Commits are never
-//! waited for here.
+//! Two changes of thread cost as much as a short wait does on a fast disk. So the thread waits
+//! itself for an append to the log, and for a block if no other request is there to be served. It
+//! recognises a slow disk by a long wait: then it leaves waiting to workers for a while. Commits
+//! are never waited for here.
 
 use crate::dispatch::Served;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 use weft_vfs::blocking::{Answer, Wait};
 
-/// A wait longer than this was not short.
+/// Longest wait that counts as short.
 const SHORT: Duration = Duration::from_millis(1);
 
-/// Requests left to workers after one that was not.
+/// Requests left to workers after a long wait.
 const REST: u32 = 32;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,21 +29,21 @@ enum Stance {
     Ever,
 }
 
-/// What one thread waits for.
+/// Policy of the waits of one thread.
 #[derive(Debug, Default)]
 pub(super) struct InlineWait {
     stance: Cell<Stance>,
-    /// Whether the present request has waited.
+    /// True if the present request has waited.
     waited: Cell<bool>,
     /// Requests to be left to workers.
     rest: Cell<u32>,
 }
 
 impl InlineWait {
-    /// What a request is told that is about to wait.
+    /// Returns the answer to a request that is about to wait.
     pub(super) fn answer(&self, wait: Wait) -> Answer {
         let waits = match (self.stance.get(), wait) {
-            // As if they were at hand: those behind are likely to need the same ones.
+            // Treated like cached ones: requests behind this one are likely to need the same rows.
             (_, Wait::Rows) => return Answer::Wait,
             (Stance::Never, _)
             | (Stance::Read, Wait::Log)
@@ -55,8 +55,8 @@ impl InlineWait {
         if waits { Answer::Wait } else { Answer::GiveUp }
     }
 
-    /// Calls `serve`, which waits for a block: nobody else is there to be served. If the last waits
-    /// were long, it waits for nothing.
+    /// Calls `serve`, which waits for a block: no other request is there to be served. If the last
+    /// waits were long, it waits for nothing.
     pub(super) fn try_reading(&self, serve: impl FnOnce() -> Served) -> Served {
         if self.rest.get() > 0 {
             return serve();
@@ -64,7 +64,8 @@ impl InlineWait {
         self.timed(Stance::Read, serve)
     }
 
-    /// Calls `serve`, which waits if that takes little. `alone`: nobody else is there to be served.
+    /// Calls `serve`, which waits if that takes little. `alone`: no other request is there to be
+    /// served.
     pub(super) fn try_waiting(&self, alone: bool, serve: impl FnOnce() -> Served) -> Served {
         if self.rest.get() > 0 {
             self.rest.set(self.rest.get() - 1);
@@ -81,7 +82,7 @@ impl InlineWait {
         served
     }
 
-    /// The last request took so long.
+    /// Notes the duration of the last request.
     fn took(&self, duration: Duration) {
         if self.waited.get() && duration > SHORT {
             self.rest.set(REST);
@@ -105,7 +106,7 @@ impl InlineWait {
 mod tests {
     use super::*;
 
-    /// What a request is told that asks `wait`.
+    /// Returns the answer to a request that asks `wait`.
     fn told(inline_wait: &InlineWait, alone: bool, wait: Wait) -> Option<Answer> {
         let mut told = None;
         inline_wait.try_waiting(alone, || {

@@ -1,9 +1,9 @@
 //! The queue of one processor: its ring, its entries, and the thread that serves them.
 //!
-//! The kernel puts a request into an entry of the queue of the processor that the requester runs
-//! on. The queue's thread serves it there, so no other processor need be woken. What would wait
-//! goes to the queue's workers and comes back with its reply, unless the wait is shorter than that
-//! way ([`super::inline_wait`]).
+//! The kernel puts a request into an entry of the queue of the requester's processor. The queue's
+//! thread serves it there, so no other processor need be woken. A request that would wait goes to
+//! the queue's workers and comes back with its reply, unless the wait is shorter than that way
+//! ([`super::inline_wait`]).
 
 use super::entry::Entry;
 use super::inline_wait::InlineWait;
@@ -25,14 +25,15 @@ use weft_vfs::blocking::set_hook;
 /// Marks completions of the workers' bell.
 const BELL: u64 = u64::MAX;
 
-/// How often others get to come before this thread waits: not for ever, however many there are.
+/// Rounds in which other programs may send requests before this thread waits: bounded, however many
+/// there are.
 const ROUNDS: u32 = 8;
 
 pub(super) struct Queue {
     ring: Ring,
     number: u16,
     server: Arc<Server>,
-    /// Those that the kernel has; none where a worker has it or it is gone.
+    /// Entries that the kernel has; none where a worker has it or it is gone.
     entries: Vec<Option<Entry>>,
     gone: usize,
     workers: Workers,
@@ -41,12 +42,13 @@ pub(super) struct Queue {
     inline_wait: Rc<InlineWait>,
     /// Requests that would wait, until all others that came with them are served.
     waiting: Vec<Placed>,
-    /// Kept for its memory.
+    /// Empty between calls; reused for its memory.
     completed: Vec<cqueue::Entry>,
 }
 
 impl Queue {
-    /// A queue of the calling thread, for processor `number`. The kernel does not know of it yet.
+    /// Makes a queue of the calling thread, for processor `number`. The kernel does not know of it
+    /// yet.
     pub(super) fn new(device: BorrowedFd<'_>, number: u16, entries: usize, server: Arc<Server>) -> io::Result<Queue> {
         // One command for each entry and the bell; completions are never more than those.
         let size = u32::try_from(entries + 1).expect("few entries").next_power_of_two();
@@ -91,8 +93,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Before this thread waits for the log, programs on its processor get to ask for what the same
-    /// append can make durable.
+    /// Lets programs on this processor send requests that the same append can make durable, before
+    /// this thread waits for the log.
     fn let_others_come(&mut self) -> io::Result<()> {
         for _ in 0..ROUNDS {
             if self.waiting.is_empty() {
@@ -110,7 +112,7 @@ impl Queue {
     }
 
     /// Submits, and waits for so many completions. A thread that waits for requests is idle:
-    /// without the flag it would count as one that waits for a disk.
+    /// without the flag it would count as waiting for a disk.
     fn submit_and_wait(&mut self, completions: u32) -> io::Result<usize> {
         if !self.ring.params().is_feature_no_iowait() {
             return self.ring.submit_and_wait(completions as usize);
@@ -147,7 +149,7 @@ impl Queue {
         pushed.map_err(io::Error::other)
     }
 
-    /// Serves what has come. `alone`: nobody else is there to be served.
+    /// Serves a completion. `alone`: no other request is there to be served.
     fn complete(&mut self, completion: &cqueue::Entry, alone: bool) -> io::Result<()> {
         if completion.user_data() == BELL {
             if completion.result() < 0 {
@@ -182,7 +184,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Serves what would wait: here if that takes little, else by workers.
+    /// Serves requests that would wait: here if that takes little, else by workers.
     fn serve_waiting(&mut self) -> io::Result<()> {
         let mut waiting = std::mem::take(&mut self.waiting);
         let alone = waiting.len() == 1 && self.workers.are_idle();
@@ -215,7 +217,8 @@ impl Queue {
     }
 }
 
-/// An error that does not pass. After one that does, what was not submitted is submitted next time.
+/// Keeps errors that do not pass. After one that does, the remaining commands are submitted next
+/// time.
 fn passing(submitted: io::Result<usize>) -> io::Result<()> {
     match submitted {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Ok(()),

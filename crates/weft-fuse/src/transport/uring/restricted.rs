@@ -1,6 +1,6 @@
-//! A ring that does nothing but what the transport takes. Filters of system calls (seccomp) do not
-//! see what a ring is told to do, so code that an attacker has run in the daemon could open and
-//! connect by it what it may not by system calls.
+//! A ring that does nothing but what the transport takes. System call filters (seccomp) do not see
+//! the commands of a ring. Without the restriction, code of an attacker in the daemon could open
+//! and connect through it what system calls may not.
 
 use io_uring::register::Restriction;
 use io_uring::squeue::{Entry128, Flags};
@@ -12,8 +12,8 @@ use std::sync::Once;
 /// The ring of a queue.
 pub(super) type Ring = IoUring<Entry128, cqueue::Entry>;
 
-/// A ring of the calling thread with room for `size` commands, and `device` as its file 0. Where
-/// the kernel cannot restrict it, it takes any command, as the daemon says once.
+/// Makes a ring of the calling thread with room for `size` commands, and `device` as its file 0.
+/// Where the kernel cannot restrict it, it takes any command, and the daemon logs that once.
 pub(super) fn ring(device: BorrowedFd<'_>, size: u32) -> io::Result<Ring> {
     static SAID: Once = Once::new();
     let said = |error: &io::Error| {
@@ -24,7 +24,7 @@ pub(super) fn ring(device: BorrowedFd<'_>, size: u32) -> io::Result<Ring> {
     preferred(|| restricted(device, size), said, || unrestricted(device, size))
 }
 
-/// What `first` gives, or else, once its error was told, what `other` gives.
+/// Returns the result of `first`, or else, after `tell` got its error, that of `other`.
 fn preferred<T>(
     first: impl FnOnce() -> io::Result<T>,
     tell: impl FnOnce(&io::Error),
@@ -43,8 +43,8 @@ fn unrestricted(device: BorrowedFd<'_>, size: u32) -> io::Result<Ring> {
     Ok(ring)
 }
 
-/// For good the ring takes commands about `device`, and polls; nothing can be registered with it
-/// any more (io_uring_register(2), `IORING_REGISTER_RESTRICTIONS`, Linux 5.10).
+/// Makes a ring that, for good, takes only commands about `device`, and polls; nothing can be
+/// registered with it any more (io_uring_register(2), `IORING_REGISTER_RESTRICTIONS`, Linux 5.10).
 fn restricted(device: BorrowedFd<'_>, size: u32) -> io::Result<Ring> {
     let mut builder = IoUring::builder();
     builder.setup_single_issuer().setup_defer_taskrun().setup_r_disabled();
@@ -68,7 +68,7 @@ mod tests {
     use rustix::fd::AsFd;
     use std::fs::File;
 
-    /// What comes of `command`.
+    /// Runs `command` and returns its result.
     fn result(ring: &mut Ring, command: impl Into<Entry128>) -> i32 {
         // SAFETY: the commands of the test name no memory.
         unsafe { ring.submission().push(&command.into()) }.unwrap();

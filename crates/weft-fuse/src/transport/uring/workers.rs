@@ -1,4 +1,4 @@
-//! Threads that may wait, for requests of one queue that its own thread must not wait for.
+//! Threads that wait in place of a queue's own thread.
 
 use super::entry::Entry;
 use crate::dispatch::Server;
@@ -25,7 +25,7 @@ pub(super) struct Workers {
 
 struct Shared {
     server: Arc<Server>,
-    /// How many of the queue's entries may be in the hands of those who compute.
+    /// Bound of the queue's entries that are computed at once.
     lane: Arc<Lane>,
     jobs: Mutex<Jobs>,
     /// Signalled when there is a job, or no more will come.
@@ -51,12 +51,12 @@ impl Workers {
         Ok(Workers { shared: Arc::new(shared), threads: Vec::new(), out: 0 })
     }
 
-    /// Readable when there is something to [`Workers::take`].
+    /// Returns the descriptor that is readable when there is something to [`Workers::take`].
     pub(super) fn bell(&self) -> &OwnedFd {
         &self.shared.bell
     }
 
-    /// Has the request served and the reply put. Gives it back if there is no thread for it.
+    /// Hands over a request to be served and answered. Gives it back if there is no thread for it.
     pub(super) fn hand(&mut self, job: Placed) -> Result<(), Placed> {
         let mut jobs = self.shared.jobs.lock();
         if jobs.idle > jobs.waiting.len() {
@@ -77,14 +77,14 @@ impl Workers {
         Ok(())
     }
 
-    /// Whether no request is with them.
+    /// True if no request is with them.
     pub(super) fn are_idle(&self) -> bool {
         self.out == 0
     }
 
-    /// Entries whose replies are put.
+    /// Returns entries whose replies are put.
     pub(super) fn take(&mut self) -> Vec<Placed> {
-        // Emptied first: what is put in after the bell was cleared rings it again.
+        // Emptied first: entries that are added after the bell was cleared ring it again.
         let _ = rustix::io::read(&self.shared.bell, &mut [0; 8]);
         let done = std::mem::take(&mut *self.shared.done.lock());
         self.out -= done.len();
@@ -97,7 +97,7 @@ impl Drop for Workers {
         self.shared.jobs.lock().closed = true;
         self.shared.work.notify_all();
         for thread in self.threads.drain(..) {
-            // One that panicked has said so.
+            // A thread that panicked has logged it.
             let _ = thread.join();
         }
     }
@@ -111,7 +111,7 @@ impl Shared {
         while let Some((place, mut entry)) = self.next() {
             self.server.serve_entry(&mut entry, &mut reply);
             self.done.lock().push((place, entry));
-            // It cannot fail but by overflow, and then it rings already.
+            // It fails only on overflow, and then the bell rings already.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }

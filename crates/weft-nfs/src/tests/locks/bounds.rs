@@ -1,4 +1,4 @@
-//! Bounds on locks of clients, which say themselves what they are called.
+//! Bounds on locks of clients, which choose their own names.
 
 use super::{DENIED, GRANTED, Locked, nlm, open};
 use crate::tests::client::{Client, arguments};
@@ -37,7 +37,7 @@ impl Locked {
         nlm(client, number, to)
     }
 
-    /// Locks one byte in each of so many names, and counts those that get it.
+    /// Locks one byte in each of so many names. Returns how many get it.
     fn names(&self, client: &mut Client, prefix: &str, max: u64) -> u64 {
         let lock = |n: &u64| self.as_caller(client, LOCK_UNMONITORED, &format!("{prefix}{n}"), (2 * n, 1)) == GRANTED;
         (0..max).take_while(lock).count() as u64
