@@ -603,13 +603,12 @@ pub struct Mount {
     /// The directory to mount it at
     pub directory: PathBuf,
     /// Options as mount(8) takes them, separated by commas, from left to right: ro, rw, noatime,
-    /// relatime, strictatime, exec,
-    /// noexec, suid, nosuid, dev, nodev (nosuid and nodev unless root asks), defaults (rw, suid,
-    /// dev and exec), remount (with ro or rw, of the volume that is
+    /// relatime, strictatime, exec, noexec, suid, nosuid, dev, nodev (nosuid and nodev unless root
+    /// asks), defaults (rw, suid, dev and exec), remount (with ro or rw, of the volume that is
     /// mounted at the directory), allow_other, writeback, keep-awake, no-idle-policy, opens, and
-    /// commit-interval, dirty-max, metadata-cache, block-cache,
-    /// read-ahead, shared-memory, memo, temporary, keys, exported-stages, transport, placement and
-    /// log with their values as below (commit-interval=5)
+    /// commit-interval, dirty-max, metadata-cache, block-cache, read-ahead, shared-memory, memo,
+    /// temporary, keys, links, exported-stages, transport, placement and log with their values as
+    /// below (commit-interval=5)
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Stay in the foreground, messages on standard error
@@ -712,6 +711,10 @@ pub struct Open {
     /// volume, and for the super-user
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
+    /// Whose transformation links show anything, and who may push networks onto files. Where users
+    /// do not trust each other: a link of one may keep others waiting who use its directory
+    #[arg(long, value_name = "WHOSE", default_value = "everybody")]
+    pub links: Whose,
     /// Whose transformation links may run code that their maker brings (the stages exec, wasm and
     /// library)
     #[arg(long, value_name = "WHOSE", default_value = "root")]

@@ -26,6 +26,7 @@ impl ControlSocket {
                 kind,
                 id: header.uuid,
                 volume: volume(&opened.location),
+                server: server(&opened.location),
                 engine: engine(&opened.location),
                 place,
                 read_only: opened.read_only,
@@ -57,6 +58,14 @@ pub fn volume(location: &Location) -> String {
     match location.path() {
         Some(path) => path_of(path),
         None => location.to_string(),
+    }
+}
+
+/// The server and its database, if the volume at `location` lies in one.
+pub fn server(location: &Location) -> Option<String> {
+    match location {
+        Location::Files(_) => None,
+        Location::Postgres(address) => Some(address.server().to_owned()),
     }
 }
 

@@ -60,8 +60,9 @@ pub fn of(named: &Path) -> Result<Option<Running>> {
     match named.to_str().and_then(|text| text.parse::<SocketAddr>().ok()) {
         Some(address) => find(|status| serves_at(status, address)),
         None => {
-            let volume = control_socket::volume(&Location::parse(named)?);
-            find(|status| status["volume"] == *volume)
+            let location = Location::parse(named)?;
+            let (volume, server) = (control_socket::volume(&location), control_socket::server(&location));
+            find(|status| status["volume"] == *volume && status["server"].as_str() == server.as_deref())
         }
     }
 }

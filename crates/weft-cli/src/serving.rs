@@ -53,11 +53,8 @@ impl Open {
             read_ahead_bytes: self.read_ahead,
             memo_bytes_max: self.memo,
             networks: Bounds { temporary_bytes: self.temporary, ..Bounds::default() },
-            exported: match self.exported_stages {
-                Whose::Nobody => Exported::Nobody,
-                Whose::Root => Exported::Root,
-                Whose::Everybody => Exported::Everybody,
-            },
+            links: exported(self.links),
+            exported: exported(self.exported_stages),
             keys: self.keys.as_deref().map(keys).transpose()?,
             atime: match (self.noatime, self.strictatime) {
                 (true, _) => AtimePolicy::Never,
@@ -123,6 +120,14 @@ impl Open {
                 bytes: self.disk_cache_size.unwrap_or(DISK_CACHE_BYTES),
             }),
         }
+    }
+}
+
+fn exported(whose: Whose) -> Exported {
+    match whose {
+        Whose::Nobody => Exported::Nobody,
+        Whose::Root => Exported::Root,
+        Whose::Everybody => Exported::Everybody,
     }
 }
 

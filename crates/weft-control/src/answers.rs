@@ -60,6 +60,9 @@ pub struct Daemon {
     pub id: [u8; 16],
     /// The volume, as its user may name it.
     pub volume: String,
+    /// The server and its database, in words, if the volume lies in one: what names the volume may
+    /// leave them to the environment.
+    pub server: Option<String>,
     /// The storage engine of the volume.
     pub engine: &'static str,
     /// The directory or the address at which it is used.
@@ -173,6 +176,7 @@ impl Shared {
         let age = time.map(|time| (SystemClock.now().0.saturating_sub(time.0)).max(0) / 1_000_000_000);
         Some(json!({
             "volume": daemon.volume,
+            "server": daemon.server,
             "id": daemon.id.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
             "engine": daemon.engine,
             "kind": daemon.kind.name(),

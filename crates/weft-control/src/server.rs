@@ -193,6 +193,7 @@ mod tests {
             kind: Kind::Mount,
             id: [1; 16],
             volume: "/v".into(),
+            server: None,
             engine: "sqlite",
             place: "/m".into(),
             read_only: false,

@@ -265,7 +265,7 @@ impl Server {
             Opcode::Lookup => self.lookup(caller, ino, body, reply),
             Opcode::Forget => self.forget(number, body, reply),
             Opcode::BatchForget => self.batch_forget(body, reply),
-            Opcode::Getattr => self.getattr(header, node, reply),
+            Opcode::Getattr => self.getattr(header, node, body, reply),
             Opcode::Setattr => self.setattr(header, node, body, reply),
             Opcode::Readlink => self.readlink(ino, reply),
             Opcode::Symlink => self.symlink(caller, ino, body, reply),

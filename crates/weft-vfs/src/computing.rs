@@ -10,9 +10,12 @@
 //!
 //! Locks: that of the table is held for nothing else.
 
+mod length_waits;
+
 use crate::error::{ErrorKind, Result};
 use crate::stats::largest;
 use crate::volume::Vfs;
+use length_waits::LengthWaits;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use rustix::time::{ClockId, clock_gettime};
@@ -23,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
+use weft_store::Ino;
 use weft_transform::interrupt::{self, PERIOD};
 use weft_transform::whose;
 
@@ -68,8 +72,21 @@ pub fn request_number() -> u64 {
 thread_local! {
     static REQUESTER: Cell<Requester> = const { Cell::new(Requester::HOLDER) };
     static LANE: RefCell<Option<Arc<Lane>>> = const { RefCell::new(None) };
+    /// The look that this thread serves, if it serves one.
+    static LOOK: Cell<Option<Look>> = const { Cell::new(None) };
     /// True if this thread already computes for the same request.
     static COMPUTES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A request that looks at an inode, and does no more.
+#[derive(Clone, Copy)]
+struct Look {
+    user: u32,
+    ino: Ino,
+    begun: Instant,
+    /// The owner of what is computed for it and the time until it may, once something is: None if it
+    /// may take as long as it does.
+    limit: Option<Option<(u32, Instant)>>,
 }
 
 /// Says for whom this thread works from now on.
@@ -178,6 +195,7 @@ pub(crate) struct Computing {
     /// Until then nothing is computed.
     stopped_until: Mutex<Option<Instant>>,
     is_stopped: AtomicBool,
+    length_waits: LengthWaits,
     /// Ended by a signal or for good, and refused as there were too many.
     pub(crate) interrupted: AtomicU64,
     pub(crate) refused: AtomicU64,
@@ -351,13 +369,15 @@ impl Vfs {
         let requester = REQUESTER.get();
         let turn = self.computing.enter(requester)?;
         let (me, hint, looked) = (self.me.clone(), turn.hint.clone(), Cell::new(None::<Instant>));
+        let deadline = self.limit_of_look().map(|(_, deadline)| deadline);
         let share = available_parallelism().map_or(1, usize::from);
         let pace = Pace { at_work: turn.at_work.clone(), share, looked: Instant::now(), worked: worked() };
         let pace = RefCell::new(pace);
         let is_interrupted = move || {
             // Without a volume nobody wants anything.
             let Some(vfs) = me.upgrade() else { return true };
-            if vfs.computing.is_stopped() || hint.has_ended.load(Ordering::Relaxed) {
+            let is_late = deadline.is_some_and(|deadline| deadline <= Instant::now());
+            if is_late || vfs.computing.is_stopped() || hint.has_ended.load(Ordering::Relaxed) {
                 hint.has_ended.store(true, Ordering::Relaxed);
                 return true;
             }
@@ -377,6 +397,45 @@ impl Vfs {
         drop(done);
         drop(turn);
         Ok(result)
+    }
+
+    /// Does `work`, which looks at inode `ino` for `user` and does no more: of a link of another user
+    /// it takes no longer than [`LengthWaits`] allows. `TimedOut` then, else as `work`.
+    pub fn looking<T>(&self, user: u32, ino: Ino, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        LOOK.set(Some(Look { user, ino, begun: Instant::now(), limit: None }));
+        let done = work();
+        let Some(Look { begun, limit: Some(Some((owner, deadline))), .. }) = LOOK.take() else { return done };
+        let now = Instant::now();
+        self.computing.length_waits.waited(owner, now - begun, now);
+        match done {
+            Err(error) if error.kind() == ErrorKind::Interrupted && deadline <= now => {
+                tracing::warn!(
+                    user,
+                    "user {user} was not told the length of a link of user {owner}: it takes long to compute, and such \
+                     links have kept others waiting for long enough"
+                );
+                Err(ErrorKind::TimedOut.into())
+            }
+            done => done,
+        }
+    }
+
+    /// Returns the owner of what this thread computes for a look, and the time until it may; none
+    /// if it may take as long as it does.
+    fn limit_of_look(&self) -> Option<(u32, Instant)> {
+        let look = LOOK.get()?;
+        let limit = look.limit.unwrap_or_else(|| {
+            let owner = self.foreign_owner(look.user, look.ino)?;
+            Some((owner, look.begun + self.computing.length_waits.longest(owner, look.begun)))
+        });
+        LOOK.set(Some(Look { limit: Some(limit), ..look }));
+        limit
+    }
+
+    /// Returns the owner of `ino`, if that is an ordinary user other than `user`.
+    fn foreign_owner(&self, user: u32, ino: Ino) -> Option<u32> {
+        let trusted = [0, user, rustix::process::geteuid().as_raw()];
+        self.owner(ino).ok().filter(|owner| !trusted.contains(owner))
     }
 
     /// Waits for a lock that somebody has who computes. `Interrupted`, and as [`Vfs::computing`].

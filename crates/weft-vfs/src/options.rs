@@ -30,6 +30,8 @@ pub struct Options {
     pub memo_bytes_max: u64,
     /// Bounds on what the networks of links keep while they run.
     pub networks: weft_transform::Bounds,
+    /// Users whose links show anything, and who may push networks onto their files.
+    pub links: Exported,
     /// Users whose links may run code of their own ([`weft_transform::Network::is_exported`]).
     pub exported: Exported,
     /// Keys that links may use, if any.
@@ -56,6 +58,7 @@ impl Default for Options {
             read_ahead_bytes: None,
             memo_bytes_max: 4 << 30,
             networks: weft_transform::Bounds::default(),
+            links: Exported::Everybody,
             exported: Exported::Root,
             keys: None,
             atime: AtimePolicy::Relative,
@@ -94,8 +97,8 @@ impl Options {
     }
 }
 
-/// Users whose links may run code that their maker brings. The code runs without privileges and
-/// with bounds, but it runs.
+/// Users whose links work, or may run code that their maker brings. The code runs without privileges
+/// and with bounds, but it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// Nobody's.
@@ -107,7 +110,7 @@ pub enum Exported {
 }
 
 impl Exported {
-    /// True if user `uid` may have such links.
+    /// True if links of user `uid` are among them.
     pub(crate) fn allows(self, uid: u32) -> bool {
         match self {
             Exported::Nobody => false,

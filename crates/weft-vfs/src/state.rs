@@ -78,6 +78,8 @@ pub(crate) struct State {
     pub(crate) finished: u64,
     /// Users whose links may run code of their own.
     pub(crate) exported: Exported,
+    /// Users whose links show anything.
+    pub(crate) links: Exported,
     /// User whose links may use keys, beside the super-user's.
     pub(crate) keys_of: Option<u32>,
     /// True if the way in reports opens and closes of files.
@@ -145,6 +147,7 @@ impl State {
             locality: Locality::default(),
             finished: 0,
             exported: options.exported,
+            links: options.links,
             keys_of: options.keys.as_ref().map(|keys| keys.uid),
             is_told_of_opens: false,
             drafts: Drafts::default(),

@@ -246,6 +246,9 @@ fn order_in_mount(dentry: &Dentry, device: u64, permissions: u32, definition: Li
     if set == Err(Errno::PERM) && order.definition.has_keys() {
         bail!("links that use keys are for whoever mounts the volume to make ('weft mount --keys')");
     }
+    if set == Err(Errno::PERM) {
+        bail!("whose links work is for who mounts the volume to say ('weft mount --links')");
+    }
     if set == Err(Errno::OPNOTSUPP) {
         bail!(
             "mounts with --writeback have no links: the kernel would not follow their lengths there; mount it without. \

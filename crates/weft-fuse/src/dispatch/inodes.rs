@@ -2,7 +2,7 @@
 
 use super::closed::Node;
 use super::{Failure, Outcome, Server};
-use crate::protocol::flags::fattr;
+use crate::protocol::flags::{GETATTR_FH, fattr};
 use crate::protocol::{Body, Header, Reply};
 use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp, Writer};
 
@@ -24,8 +24,10 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn getattr(&self, header: &Header, node: Node, reply: &mut Reply) -> Outcome {
-        let attributes = self.looked_at(header, node)?;
+    pub(super) fn getattr(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
+        // A program that reads the file waits for its length.
+        let reads = body.u32()? & GETATTR_FH != 0;
+        let attributes = if reads { self.look_at(header, node) } else { self.looked_at(header, node) }?;
         reply.attr_out(&attributes, self.valid_at(node, &attributes));
         Ok(())
     }
@@ -38,7 +40,24 @@ impl Server {
         Ok(())
     }
 
+    /// Returns the attributes of `node` to who looks at it alone.
     fn looked_at(&self, header: &Header, node: Node) -> Result<Attributes, Failure> {
+        let mut other = None;
+        let looked = self.vfs.looking(header.uid, node.ino, || match self.look_at(header, node) {
+            Ok(attributes) => Ok(Some(attributes)),
+            Err(Failure::Vfs(error)) => Err(error),
+            Err(failure) => {
+                other = Some(failure);
+                Ok(None)
+            }
+        });
+        match (looked?, other) {
+            (Some(attributes), _) => Ok(attributes),
+            (None, failure) => Err(failure.unwrap_or(Failure::Errno(libc::ESTALE))),
+        }
+    }
+
+    fn look_at(&self, header: &Header, node: Node) -> Result<Attributes, Failure> {
         let mut attributes = self.vfs.attributes(node.ino)?;
         if attributes.computed.is_some() {
             self.links.settle(&self.vfs, node.ino)?;

@@ -36,6 +36,9 @@ pub(crate) mod fattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// GETATTR: for a file that a program reads, or the end of which it seeks.
+pub(crate) const GETATTR_FH: u32 = 1 << 0;
+
 /// WRITE: from the page cache, where it was changed some time before.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 

@@ -130,6 +130,12 @@ impl Address {
         let server = if is_plain { server(&config) } else { format!("PostgreSQL at {shown}") };
         Ok(Address { config, schema: own.schema, tls, trusts_server, server: server.into(), shown })
     }
+
+    /// Words for the server and its database, whether the address names them or the environment
+    /// does.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
 }
 
 impl fmt::Display for Address {

@@ -350,7 +350,8 @@ impl Vfs {
     ) -> Result<Attributes> {
         let name = Name::new(name)?;
         definition.check().map_err(|_| ErrorKind::Invalid)?;
-        if definition.is_exported() && !self.options.exported.allows(caller.uid) {
+        let is_allowed = self.options.links.allows(caller.uid);
+        if !is_allowed || definition.is_exported() && !self.options.exported.allows(caller.uid) {
             return Err(ErrorKind::NotPermitted.into());
         }
         if definition.has_keys() && !self.options.gives_keys(caller.uid) {

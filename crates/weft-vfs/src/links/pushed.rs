@@ -174,7 +174,7 @@ impl Vfs {
     }
 
     /// The owner of `ino` itself, of which nothing else is looked at. `Stale`.
-    pub(crate) fn owner(&self, ino: Ino) -> Result<u32> {
+    pub fn owner(&self, ino: Ino) -> Result<u32> {
         self.run(|state| Ok(state.inode(ino)?.row.uid))
     }
 
@@ -225,7 +225,7 @@ impl Vfs {
         let is_own = caller.uid == 0 || caller.uid == attributes.uid;
         let may_export = !definition.is_exported() || self.options.exported.allows(caller.uid);
         let may_use_keys = !definition.has_keys() || self.options.gives_keys(caller.uid);
-        if !is_own || !may_export || !may_use_keys {
+        if !is_own || !self.options.links.allows(caller.uid) || !may_export || !may_use_keys {
             return Err(ErrorKind::NotPermitted.into());
         }
         if !pushed.may_resize && !network.keeps().length {

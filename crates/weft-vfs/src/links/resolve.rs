@@ -542,11 +542,12 @@ impl State {
         self.length_of(target, &inner)
     }
 
-    /// True if user `uid` may have, and ordered, all code that `link` runs, and may use its keys.
+    /// True if links of user `uid` work, and that user may have, and ordered, all code that `link`
+    /// runs, and may use its keys.
     fn may_have(&self, link: &Link, uid: u32) -> bool {
         let has_keys = uid == 0 || self.keys_of == Some(uid);
         let may_run = link.definition.trusted && self.exported.allows(uid);
-        (!link.is_exported() || may_run) && (!link.has_keys() || has_keys)
+        self.links.allows(uid) && (!link.is_exported() || may_run) && (!link.has_keys() || has_keys)
     }
 
     /// Returns the version of the content of file or link `ino`.

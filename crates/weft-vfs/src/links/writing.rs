@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use weft_block::{Rope, Slice};
 use weft_store::{Ino, Kind};
+use weft_transform::interrupt;
 use weft_transform::{Bounds, Network, Run, RunError, Source, Sources};
 
 /// Bytes filled at once.
@@ -298,6 +299,9 @@ impl Vfs {
         let zeros = self.undone(inverse, files, vec![0; FILL_BYTES])?.contiguous().to_vec();
         let mut at = range.start;
         while at < range.end {
+            if self.computing(interrupt::is_interrupted)? {
+                return Err(ErrorKind::Interrupted.into());
+            }
             let len = usize::try_from(range.end - at).map_or(FILL_BYTES, |left| left.min(FILL_BYTES));
             self.write(target, at, &zeros[..len], false)?;
             at += len as u64;

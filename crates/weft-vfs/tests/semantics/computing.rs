@@ -127,3 +127,80 @@ fn what_hangs_is_not_tried_again_at_once() {
     let count = rustix::io::read(&told, &mut said).expect("some are left");
     assert_eq!(&said[..count], b"2\n3\n", "it ran once");
 }
+
+/// stat(2) of a link asks for its length, which may take for ever.
+#[test]
+fn whoever_looks_at_links_of_others_does_not_wait_for_long() {
+    use weft_vfs::computing::{Requester, set_requester};
+    let volume = Volume::new();
+    let file = volume.file("file");
+    let long = SetAttributes { size: Some(1000 << 40), ..SetAttributes::default() };
+    volume.vfs.set_attributes(file, long).expect("longer");
+    let make = |uid: u32, name: &str| {
+        let owner = Caller { uid, gid: uid, ..Caller::ROOT };
+        volume
+            .vfs
+            .make_link(owner, Ino::ROOT, name.as_bytes(), 0o644, &definition(&["/file"], "gzip"))
+            .expect("made")
+            .ino
+    };
+    let look = |user: u32, ino: Ino| volume.vfs.looking(user, ino, || volume.vfs.attributes(ino)).map(|_| ());
+    let links: Vec<Ino> = (0..20).map(|number| make(1000, &format!("of a user {number}"))).collect();
+    // Together they keep others waiting no longer than one may.
+    for link in &links {
+        assert_eq!(kind(look(1001, *link)), ErrorKind::TimedOut);
+        assert_eq!(kind(look(0, *link)), ErrorKind::TimedOut);
+    }
+    // Whoever made one, and who looks at one of root's, waits as long as it takes.
+    for (user, link) in [(1000, links[0]), (1001, make(0, "of root"))] {
+        set_requester(Requester { user, number: Some(user.into()), ..Requester::default() });
+        volume.vfs.interrupt(user.into());
+        assert_eq!(kind(look(user, link)), ErrorKind::Interrupted);
+    }
+}
+
+/// A write far behind the end of what a link undoes fills what lies between.
+#[test]
+fn filling_up_to_a_write_far_behind_the_end_can_be_interrupted() {
+    use weft_vfs::computing::{Requester, set_requester};
+    let volume = Volume::new();
+    let file = volume.file("file");
+    volume.write(file, 0, b"a");
+    let link = volume.link("link", "/file", "xor 5");
+    set_requester(Requester { user: 7, number: Some(1), ..Requester::default() });
+    volume.vfs.interrupt(1);
+    let written = volume.vfs.write(link, 8 << 40, b"b", true);
+    assert_eq!(written.unwrap_err().kind(), ErrorKind::Interrupted);
+    assert!(volume.attributes(file).size < 1 << 30);
+}
+
+#[test]
+fn links_work_for_those_who_may_have_them() {
+    use weft_vfs::{Exported, Pushed, Scope};
+    let user = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
+    for (links, by_root, by_user) in [
+        (Exported::Nobody, Some(ErrorKind::NotPermitted), Some(ErrorKind::NotPermitted)),
+        (Exported::Root, None, Some(ErrorKind::NotPermitted)),
+        (Exported::Everybody, None, None),
+    ] {
+        let volume = Volume::with(volume_options(), Options { links, ..options() });
+        let file = volume.file("file");
+        volume.write(file, 0, b"abc\n");
+        for (caller, name, refused) in [(Caller::ROOT, "by root", by_root), (user, "by a user", by_user)] {
+            volume.change(file, SetAttributes { uid: Some(caller.uid), ..SetAttributes::default() });
+            let pushed = Pushed { network: "upper".into(), code: Vec::new(), may_resize: true };
+            let pushed = volume.vfs.push(caller, file, Scope::Everybody, &pushed);
+            assert_eq!(pushed.err().map(|error| error.kind()), refused, "{links:?}, pushed {name}");
+            let made =
+                volume.vfs.make_link(caller, Ino::ROOT, name.as_bytes(), 0o644, &definition(&["/file"], "upper"));
+            assert_eq!(made.as_ref().err().map(weft_vfs::Error::kind), refused, "{links:?}, {name}");
+            // A link that was given away is its new owner's.
+            if let Ok(made) = made {
+                volume.change(made.ino, SetAttributes { uid: Some(1001), ..SetAttributes::default() });
+                let read = volume.all(made.ino).map_err(|error| error.kind());
+                let works = links == Exported::Everybody;
+                assert_eq!(read, if works { Ok(b"ABC\n".to_vec()) } else { Err(ErrorKind::NotPermitted) });
+            }
+        }
+    }
+}

@@ -28,7 +28,7 @@ impl Volume {
         Ok(self.vfs.read(ino, 0, 1 << 20)?.to_vec())
     }
 
-    fn change(&self, ino: Ino, changes: SetAttributes) {
+    pub(crate) fn change(&self, ino: Ino, changes: SetAttributes) {
         self.vfs.set_attributes(ino, changes).expect("set");
     }
 }
