@@ -246,6 +246,32 @@ fn whatever_comes_to_the_socket_the_volume_is_served() {
 }
 
 #[test]
+fn an_address_without_a_server_means_the_one_that_the_environment_names() {
+    let Some(place) = Place::to_mount() else { return };
+    let clusters = [Cluster::start("-c fsync=off"), Cluster::start("-c fsync=off")];
+    let url = "postgres:///postgres?durability=server&schema=same";
+    let run = |cluster: &Cluster, arguments: &[&str]| -> Said {
+        let mut command = place.command(arguments);
+        command.env("PGHOST", cluster.socket()).env("PGUSER", "postgres").output().unwrap().into()
+    };
+    for (cluster, mount) in clusters.iter().zip(["m", "n"]) {
+        place.directory(mount);
+        run(cluster, &["init", url]).well();
+        run(cluster, &["mount", "--commit-interval", "1000", "--log", &format!("{mount}.log"), url, mount]).well();
+        std::fs::write(place.path(format!("{mount}/file")), "not committed").unwrap();
+    }
+    let dirty = |mount: &str| place.weft(&["stats", "--json", mount]).json()["volume"]["dirty_bytes"].as_u64().unwrap();
+    assert!(dirty("m") > 0 && dirty("n") > 0);
+    run(&clusters[1], &["sync", url]).well();
+    assert!(dirty("m") > 0 && dirty("n") == 0);
+    run(&clusters[0], &["sync", url]).well();
+    assert!(dirty("m") == 0);
+    for mount in ["m", "n"] {
+        place.weft(&["umount", mount]).well();
+    }
+}
+
+#[test]
 fn health_tells_that_the_database_is_away_and_that_it_is_back() {
     let Some(place) = Place::to_mount() else { return };
     let cluster = Cluster::start("-c fsync=off");
