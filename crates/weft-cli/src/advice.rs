@@ -28,6 +28,8 @@ pub fn is_about(command: &Command) {
         Command::Log(arguments) => of(&arguments.volume),
         Command::Sign(arguments) => of(&arguments.volume),
         Command::Scrub(arguments) => of(&arguments.volume),
+        Command::Sync(arguments) => of_mount(&arguments.named),
+        Command::Umount(arguments) => of_mount(&arguments.directory),
         Command::Import(arguments) => of(copied(&arguments.target)),
         Command::Export(arguments) => of(copied(&arguments.source)),
         Command::Verify(arguments) => arguments.volume.as_deref().and_then(of),
@@ -51,7 +53,12 @@ fn of(volume: &Path) -> Option<String> {
     Some(shown::location(&Location::parse(&volume).ok()?))
 }
 
-/// Returns `text` with the volume in each command that it names.
+/// The same of the volume that is mounted at `directory`, if one is.
+fn of_mount(directory: &Path) -> Option<String> {
+    if crate::command::mounted::is_mount_point(directory) { of(directory) } else { None }
+}
+
+/// Returns `text` with the volume in each command that it names. Filled text stays as it is.
 pub fn filled(text: &str) -> String {
     VOLUME.get().map_or_else(|| complete(text, PLACEHOLDER), |volume| complete(text, volume))
 }
@@ -82,7 +89,8 @@ fn named(command: &str, volume: &str) -> String {
         return words.map(|word| if word == PLACEHOLDER { volume } else { word }).collect::<Vec<_>>().join(" ");
     }
     let new = if command.contains("--salvage") { " NEW" } else { "" };
-    if command.starts_with("weft check") { format!("{command} {volume}{new}") } else { command.into() }
+    let names_none = command.rsplit(' ').next().is_some_and(|last| last == "check" || last.starts_with("--"));
+    if command.starts_with("weft check") && names_none { format!("{command} {volume}{new}") } else { command.into() }
 }
 
 /// Returns advice for the end of a message about `error`, whose text is `told`, if it gives none
@@ -128,6 +136,7 @@ mod tests {
             ("'weft", "v", "'weft"),
         ] {
             assert_eq!(complete(text, volume), filled);
+            assert_eq!(complete(filled, volume), filled);
         }
     }
 }

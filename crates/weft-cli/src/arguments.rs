@@ -49,7 +49,7 @@ pub enum Command {
     ///
     /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could
     /// not be made. With --salvage: 0: all was brought. 1: something is missing, or nothing proves
-    /// all of it. 2: nothing was brought. 130 or 143: a signal ended it, and what was made is
+    /// all of it. 2: nothing was brought. 129, 130 or 143: a signal ended it, and what was made is
     /// removed.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
@@ -63,7 +63,7 @@ pub enum Command {
     /// Every block is verified on the way. The new volume is called NEW.unfinished until it is
     /// whole and on the disk; a signal that ends the conversion removes it. Exit code 0: done. 1:
     /// the volume is damaged, what is damaged was told, and no new one was made. 2: it could not be
-    /// done. 130 or 143: a signal ended it.
+    /// done. 129, 130 or 143: a signal ended it.
     Convert(Convert),
     /// Bring a volume of an older format to the one that this program reads
     ///
@@ -77,7 +77,7 @@ pub enum Command {
     /// names in the volume only when they are whole. After an interruption the same command goes
     /// on: files that are there with the same size, time of change and bytes stay. Exit code 0: all
     /// was copied. 1: what was named was not, or not as it was. 2: it could not be done, or ended
-    /// early. 130 or 143: a signal ended it; the second one ends it at once.
+    /// early. 129, 130 or 143: a signal ended it; the second one ends it at once.
     #[command(after_long_help = examples::IMPORT)]
     Import(Import),
     /// Copy from a volume that is not mounted into a new directory
@@ -85,7 +85,7 @@ pub enum Command {
     /// Failures are named on standard error and counted, and the rest is copied. Files have their
     /// names only when they are whole and on the disk; nothing that is there is replaced. Exit code
     /// 0: all was copied. 1: what was named was not, or not as it was. 2: it could not be done, or
-    /// ended early, as on a full disk. 130 or 143: a signal ended it; the second one ends it at
+    /// ended early, as on a full disk. 129, 130 or 143: a signal ended it; the second one ends it at
     /// once.
     #[command(after_long_help = examples::EXPORT)]
     Export(Export),
@@ -425,8 +425,8 @@ pub enum Blocks {
 
 #[derive(Args)]
 pub struct Digest {
-    /// Files and directories, or VOLUME[:PATH] for what lies in a volume that is not mounted. With
-    /// --check: lists, or - for standard input
+    /// Files and directories; VOLUME:PATH for one in a volume that is not mounted, and VOLUME:, with
+    /// the colon, for all of it. With --check: lists, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// Verify what these lists name, as this command or b3sum printed them; a list without digests

@@ -40,7 +40,7 @@ const UNSETTLED_CODE: u8 = 3;
 
 fn main() -> ExitCode {
     secrets::hide();
-    weft_vfs::write_messages();
+    weft_vfs::write_messages(advice::filled);
     let mut words = secrets::words().to_vec();
     if let Some(code) = worker::run_if_asked(&words) {
         return code;

@@ -149,12 +149,16 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
     }
 }
 
-/// Returns the reason, by the counters, that no change becomes durable.
+/// Returns the reason, by the counters, that the volume is not served or no change becomes durable.
 fn failure(stats: &Value) -> Option<String> {
     let volume = &stats["volume"];
     let told = |name: &str| volume[name].as_str().map(str::to_owned);
     let failed = || Some(format!("the last commit failed: {}", told("commit_error")?));
-    told("lost").or_else(failed).or_else(|| told("failed_writeback"))
+    let unanswered = || {
+        let seconds = volume["unanswered_seconds"].as_u64()?;
+        Some(format!("the database server has not answered for {seconds} seconds"))
+    };
+    told("lost").or_else(failed).or_else(unanswered).or_else(|| told("failed_writeback"))
 }
 
 async fn stats(State(shared): State<Arc<Shared>>) -> Response {
@@ -234,6 +238,8 @@ mod tests {
         assert_eq!(failed.as_deref(), Some("the last commit failed: no space"));
         assert_eq!(failure(&json!({"volume": {"lost": "taken", "commit_error": "x"}})).as_deref(), Some("taken"));
         assert_eq!(failure(&json!({"volume": {"failed_writeback": "bytes"}})).as_deref(), Some("bytes"));
+        let unanswered = failure(&json!({"volume": {"unanswered_seconds": 20, "failed_writeback": "bytes"}}));
+        assert_eq!(unanswered.as_deref(), Some("the database server has not answered for 20 seconds"));
     }
 
     #[test]

@@ -418,6 +418,10 @@ impl Maintenance for PostgresStore {
         true
     }
 
+    fn unanswered(&self) -> Option<Duration> {
+        self.lease.unanswered()
+    }
+
     fn round_trips(&self) -> RoundTrips {
         self.connector.counts.read()
     }

@@ -10,6 +10,7 @@ use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow
 use crate::{missing, sums};
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::time::Duration;
 use weft_block::Block;
 use weft_digest::Digest;
 
@@ -200,6 +201,11 @@ pub trait Maintenance: Send + Sync {
     /// True if reading rows means waiting for a server.
     fn is_remote(&self) -> bool {
         false
+    }
+
+    /// Returns the time since a server last answered, if it should have answered meanwhile.
+    fn unanswered(&self) -> Option<Duration> {
+        None
     }
 
     /// Returns the number of round trips to a server.

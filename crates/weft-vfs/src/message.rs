@@ -38,10 +38,12 @@ static KEPT: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// True if standard error is a log, and not a user's terminal.
 static IS_LOG: AtomicBool = AtomicBool::new(false);
 
-/// Writes events of this process to standard error from now on.
-pub fn write_messages() {
+/// Writes events of this process to standard error from now on, each message as `complete` returns
+/// it.
+pub fn write_messages(complete: fn(&str) -> String) {
+    let write = move |event: &Event<'_>| write_event(event, complete);
     // Whoever did so before wants them elsewhere.
-    let _ = tracing::subscriber::set_global_default(Events(write_event));
+    let _ = tracing::subscriber::set_global_default(Events(write));
 }
 
 /// From now on standard error is a log: each line has its time, level and target.
@@ -104,7 +106,7 @@ impl Said {
 }
 
 /// Writes an event as a line, unless too many of its kind or user came before.
-fn write_event(event: &Event<'_>) {
+fn write_event(event: &Event<'_>, complete: fn(&str) -> String) {
     let metadata = event.metadata();
     let mut user = AskingUser(None);
     event.record(&mut user);
@@ -112,10 +114,11 @@ fn write_event(event: &Event<'_>) {
     let Some(left_out) = LIMITER.lock().admit(kind, user.0.map(whose), BEGAN.elapsed()) else { return };
     let mut text = Text(String::new());
     event.record(&mut text);
+    let text = complete(&text.0);
     let said = Said { level: *metadata.level(), target: metadata.target(), now: SystemClock.now() };
-    write(&said.lines(&text.0, left_out, is_log()));
+    write(&said.lines(&text, left_out, is_log()));
     if let Some(kept) = &mut *KEPT.lock() {
-        kept.push(said.lines(&text.0, left_out, true));
+        kept.push(said.lines(&text, left_out, true));
     }
 }
 

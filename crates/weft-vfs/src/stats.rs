@@ -8,6 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Stats {
     /// Reason why nothing is committed any more, if the volume was removed, moved or taken.
     pub lost: Option<String>,
+    /// Seconds since the database server last answered, if that is longer than the lease holds.
+    pub unanswered_seconds: Option<u64>,
     /// Mutating operations.
     pub operations: u64,
     /// Lookups of an inode in memory that found it.

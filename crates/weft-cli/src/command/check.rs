@@ -105,8 +105,8 @@ fn advice(findings: &[Finding]) -> Advice {
 
 /// Remedy for damaged bytes.
 const FROM_A_COPY: &str = "only a copy brings damaged bytes back: 'weft import --overwrite COPY VOLUME', with COPY a \
-                           directory of whole copies of these files alone, as others in it replace newer ones; until then \
-                           the rest of these files can be read";
+                           directory of whole copies of these files alone, at the same paths below it, as others in it \
+                           replace newer ones; until then the rest of these files can be read";
 
 /// Returns the verdict on a repaired volume that a mount will still change.
 fn unfinished(repaired: usize, waiting: &str) -> String {

@@ -289,17 +289,32 @@ impl Importer<'_> {
                 (true, _) => return Ok(Made::Same(there.ino)),
                 (_, Kind::Directory) => return Ok(Made::No(DIRECTORY_IN_THE_WAY)),
                 _ if !self.overwrite => return Ok(Made::No(IN_THE_WAY)),
-                _ => self.vfs.unlink(parent, name)?,
+                _ => {}
             }
         }
-        let made = match target {
-            Some(target) => self.vfs.make_symlink(Caller::ROOT, parent, name, target.as_bytes())?,
+        let make = |name: &[u8]| match &target {
+            Some(target) => self.vfs.make_symlink(Caller::ROOT, parent, name, target.as_bytes()),
             None => {
                 let node = MakeNode { kind, permissions: stat.st_mode & 0o7777, umask: 0, rdev };
-                self.vfs.make(Caller::ROOT, parent, name, node)?
+                self.vfs.make(Caller::ROOT, parent, name, node)
             }
         };
+        let Some(there) = in_the_way else { return Ok(Made::New(make(name)?.ino)) };
+        // No inode has the number of another one, but an interrupted import may have left this name.
+        let temporary = format!(".weft-import-{}-{}", there.ino.0, std::process::id());
+        let made = make(temporary.as_bytes())?;
+        self.replace(parent, temporary.as_bytes(), name)?;
         Ok(Made::New(made.ino))
+    }
+
+    /// Moves the entry `temporary` of `parent` over `name`; readers find the old one or the new
+    /// one. Removes it if that fails.
+    fn replace(&self, parent: Ino, temporary: &[u8], name: &[u8]) -> Result<()> {
+        if let Err(error) = self.vfs.rename((parent, temporary), (parent, name), RenameMode::Replace) {
+            self.vfs.unlink(parent, temporary)?;
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// Returns the holder of a name.
@@ -365,13 +380,9 @@ impl Importer<'_> {
         if !self.overwrite {
             return Ok(Made::No(IN_THE_WAY));
         }
-        // Readers find the old file or the new one.
         let temporary = format!(".weft-import-{}", ino.0);
         self.vfs.link(Caller::ROOT, ino, parent, temporary.as_bytes())?;
-        if let Err(error) = self.vfs.rename((parent, temporary.as_bytes()), (parent, name), RenameMode::Replace) {
-            self.vfs.unlink(parent, temporary.as_bytes())?;
-            return Err(error.into());
-        }
+        self.replace(parent, temporary.as_bytes(), name)?;
         Ok(Made::New(ino))
     }
 }

@@ -128,6 +128,9 @@ fn print(stats: &Value) {
     if let Some(error) = volume["commit_error"].as_str() {
         told!("            the newest failed: {error}");
     }
+    if let Some(seconds) = volume["unanswered_seconds"].as_u64() {
+        told!("            the database server has not answered for {seconds} seconds");
+    }
     if let Some(missing) = volume["failed_writeback"].as_str() {
         told!("            {missing}");
     }

@@ -302,6 +302,30 @@ fn health_tells_that_the_database_is_away_and_that_it_is_back() {
     assert!(!socket.exists());
 }
 
+/// The renewal of the lease notices it: nothing else asks the server.
+#[test]
+fn health_of_an_idle_mount_tells_that_the_database_is_away() {
+    let Some(place) = Place::to_mount() else { return };
+    let cluster = Cluster::start("-c fsync=off");
+    let url = cluster.url();
+    place.weft(&["init", &url]).well();
+    place.directory("m");
+    place.weft(&["mount", &url, "m", "--lease", "1", "--log", "log"]).well();
+    let pid = place.daemon();
+    let socket = socket(pid.into());
+    await_answer(&socket, "GET /readyz", "HTTP/1.1 200 ");
+    cluster.tell("stop");
+    let said = await_answer(&socket, "GET /readyz", "HTTP/1.1 503 ");
+    assert!(said.contains("the database server has not answered for "), "{said}");
+    let told = place.weft(&["status"]).out;
+    let line = told.lines().find(|line| line.contains(&format!("process {pid} "))).expect("listed");
+    assert!(line.contains("; the database server has not answered for "), "{line}");
+    cluster.tell("start");
+    await_answer(&socket, "GET /readyz", "HTTP/1.1 200 ");
+    std::fs::write(place.path("m/file"), "served").unwrap();
+    place.umount();
+}
+
 #[test]
 fn a_daemon_whose_volume_was_taken_is_not_listed_until_it_has_it_again() {
     let Some(place) = Place::to_mount() else { return };
@@ -332,7 +356,7 @@ fn a_daemon_whose_volume_was_taken_is_not_listed_until_it_has_it_again() {
     await_listed(second);
     place.weft(&["umount", "m2"]).well();
     await_listed(first);
-    assert!(asked(&socket, "GET /readyz").starts_with("HTTP/1.1 200 "));
+    await_answer(&socket, "GET /readyz", "HTTP/1.1 200 ");
     place.umount();
     assert!(!socket.exists());
 }

@@ -7,6 +7,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+/// Bytes of a page of a database.
+const PAGE: usize = 4096;
+
 const SMALL: &[u8] = b"the precious content of a small file";
 const TARGET: &str = "somewhere/that/is/there";
 
@@ -208,5 +211,46 @@ fn attributes_whose_rows_are_gone_are_missed() {
     place.mount();
     assert_eq!(mode("m/closed"), 0o600);
     assert_eq!(fs::read(mounted.join("closed")).unwrap(), SMALL);
+    place.umount();
+}
+
+/// Returns the second leaf of the table `fileatt`, which has no row of the root.
+fn second_leaf_of_inodes(database: &Path) -> u64 {
+    let ask = "SELECT rootpage FROM sqlite_schema WHERE name = 'fileatt'";
+    let root = Command::new("sqlite3").arg("-readonly").arg(database).arg(ask).output().unwrap().stdout;
+    let root: usize = String::from_utf8(root).unwrap().trim().parse().unwrap();
+    let content = fs::read(database).unwrap();
+    let page = &content[(root - 1) * PAGE..root * PAGE];
+    assert_eq!(page[0], 5, "an interior page of a table");
+    // Its cells begin with the page that they lead to.
+    let cell = usize::from(u16::from_be_bytes([page[14], page[15]]));
+    u32::from_be_bytes(page[cell..cell + 4].try_into().unwrap()).into()
+}
+
+/// The root is read with rows behind it.
+#[test]
+fn a_broken_page_of_other_inodes_does_not_hide_the_root_and_the_log_names_the_volume() {
+    let Some(place) = Place::to_mount() else { return };
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        return eprintln!("SKIPPED a_broken_page_of_other_inodes_does_not_hide_the_root: needs sqlite3");
+    }
+    let (from, mounted) = (place.directory("from"), place.directory("m"));
+    for number in 0..200 {
+        fs::write(from.join(number.to_string()), number.to_string()).unwrap();
+    }
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v:"]).well();
+    let database = place.path("v/meta.sqlite");
+    let leaf = second_leaf_of_inodes(&database);
+    let file = fs::OpenOptions::new().write(true).open(&database).unwrap();
+    file.write_all_at(&[0xff; PAGE], (leaf - 1) * PAGE as u64).unwrap();
+    let said = place.weft(&["mount", "v", "m"]);
+    assert!(said.code == 0 && !said.err.contains("VOLUME"), "{said:?}");
+    let names: Vec<_> = fs::read_dir(&mounted).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(names.len(), 200);
+    let (read, broken): (Vec<_>, Vec<_>) = names.iter().partition(|path| fs::read(path).is_ok());
+    assert!(!read.is_empty() && !broken.is_empty(), "{} can be read", read.len());
+    let log = fs::read_to_string(place.path("v/weft.log")).unwrap();
+    assert!(log.contains("'weft check --salvage v NEW'") && !log.contains("VOLUME"), "{log}");
     place.umount();
 }

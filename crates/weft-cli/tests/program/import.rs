@@ -100,6 +100,31 @@ fn times_that_a_volume_cannot_hold_are_named_and_counted() {
 }
 
 #[test]
+fn an_overwritten_name_stays_if_there_is_no_room_for_the_new_entry() {
+    let place = Place::new();
+    let from = place.directory("from");
+    std::fs::write(from.join("name"), "precious").unwrap();
+    std::fs::hard_link(from.join("name"), from.join("other")).unwrap();
+    place.weft(&["init", "v", "--inodes-max", "2"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let links = place.directory("links");
+    std::os::unix::fs::symlink("target", links.join("name")).unwrap();
+    let said = place.weft(&["import", "--overwrite", "links", "v"]);
+    assert!(said.code == 2 && said.err.contains("there is no room for more"), "{said:?}");
+    place.weft(&["export", "v", "out"]).well();
+    assert_eq!(std::fs::read(place.path("out/name")).unwrap(), b"precious");
+    assert_eq!(std::fs::read_dir(place.path("out")).unwrap().count(), 2);
+    // With room the link takes the place of the file.
+    place.weft(&["init", "w"]).well();
+    for (directory, arguments) in [("from", &["import"][..]), ("links", &["import", "--overwrite"])] {
+        place.weft(&[arguments, &[directory, "w"]].concat()).well();
+    }
+    place.weft(&["export", "w", "replaced"]).well();
+    assert_eq!(std::fs::read_link(place.path("replaced/name")).unwrap(), std::path::Path::new("target"));
+    assert_eq!(std::fs::read_dir(place.path("replaced")).unwrap().count(), 2);
+}
+
+#[test]
 fn a_full_volume_ends_an_import_with_a_summary_and_leaves_only_whole_files() {
     let place = Place::new();
     let from = place.directory("from");

@@ -58,6 +58,7 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
         }
         in_transaction(&mut connection, lease.epoch(), |connection| shape::mend(connection, &misfits))?;
     }
+    rights::refuse_lacking(&mut connection, address, Task::Read)?;
     let mut findings = check_tables(connection, (options, lease.as_ref()), progress)?;
     findings.splice(0..0, fault.into_iter().chain(shaped));
     Ok(findings)

@@ -25,6 +25,7 @@ pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dy
     let (lease, connector) = hold(address, &OpenOptions::default())?;
     let mut connection = connector.connect()?;
     rights::refuse_lacking(&mut connection, address, Task::ServeOwnTables)?;
+    let role = rights::other_owner(&mut connection);
     let from = own_table_from.map(int);
     let mut header = read::header(&mut connection)?;
     header.options.own_table_from = own_table_from;
@@ -45,13 +46,16 @@ pub fn convert(address: &Address, own_table_from: Option<u64>, progress: &mut dy
         after = *last;
         for owner in owners {
             progress(Progress { step: "files", done: owner.0, total });
-            in_transaction(&mut connection, lease.epoch(), |connection| move_blocks(connection, owner, from))?;
+            in_transaction(&mut connection, lease.epoch(), |connection| {
+                move_blocks(connection, owner, from, role.as_deref())
+            })?;
         }
     }
 }
 
-/// Moves those blocks of a file that do not lie where they should.
-fn move_blocks(connection: &mut Connection, owner: Ino, from: Option<i64>) -> Result<()> {
+/// Moves those blocks of a file that do not lie where they should. A table that it takes is made by
+/// `role`.
+fn move_blocks(connection: &mut Connection, owner: Ino, from: Option<i64>, role: Option<&str>) -> Result<()> {
     let misplaced = vec![Box::new(int(owner.0)) as _, Box::new(from.unwrap_or(i64::MAX)) as _];
     let rows = connection.query(WHAT, sql::MISPLACED, misplaced)?;
     let count = |column| rows.first().map_or(Ok(0), |row| unsigned(row, column));
@@ -72,7 +76,7 @@ fn move_blocks(connection: &mut Connection, owner: Ino, from: Option<i64>) -> Re
     }
     if to_own > 0 {
         // It may stand among those that are to be dropped: `make` takes it out.
-        calls.extend(own::make(owner));
+        calls.extend(own::make([owner].into(), role));
         calls.push(of(own::take_over(owner)));
         calls.push(of(sql::LIES_ELSEWHERE.into()));
     }

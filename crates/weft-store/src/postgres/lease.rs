@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_postgres::Row;
 
 const WHAT: &str = "cannot hold the volume";
@@ -195,6 +195,10 @@ struct Shared {
     lost: AtomicBool,
     /// Words for who took it.
     taker: Mutex<Option<String>>,
+    /// Time for which the lease holds if it is not renewed.
+    term: Duration,
+    /// When the server last answered.
+    answered: Mutex<Instant>,
     ending: Mutex<bool>,
     wake: Condvar,
 }
@@ -252,11 +256,17 @@ impl Lease {
             pause = (pause + pause / 8).min(LOOK_AGAIN_LATER);
         };
         let epoch = i64::try_from(epoch).map_err(|_| Error::Corrupt("the epoch of the lease".into()))?;
-        let (lost, ending) = (AtomicBool::new(false), Mutex::new(false));
-        let shared = Arc::new(Shared { epoch, lost, taker: Mutex::default(), ending, wake: Condvar::new() });
-        let (own, connector, lease) = (shared.clone(), connector.clone(), options.lease);
-        let started =
-            thread::Builder::new().name("weft-lease".into()).spawn(move || own.renew(connection, &connector, lease));
+        let shared = Arc::new(Shared {
+            epoch,
+            lost: AtomicBool::new(false),
+            taker: Mutex::default(),
+            term: options.lease,
+            answered: Mutex::new(Instant::now()),
+            ending: Mutex::new(false),
+            wake: Condvar::new(),
+        });
+        let (own, connector) = (shared.clone(), connector.clone());
+        let started = thread::Builder::new().name("weft-lease".into()).spawn(move || own.renew(connection, &connector));
         let source = |source| Error::Io { what: "cannot start a thread for", path: "the lease".into(), source };
         Ok(Lease { shared, renewer: Some(started.map_err(source)?) })
     }
@@ -275,6 +285,12 @@ impl Lease {
     pub(super) fn taker(&self) -> Option<String> {
         self.shared.taker.lock().clone()
     }
+
+    /// Returns the time since the server last answered, if that is longer than the lease holds.
+    pub(super) fn unanswered(&self) -> Option<Duration> {
+        let since = self.shared.answered.lock().elapsed();
+        (since > self.shared.term).then_some(since)
+    }
 }
 
 /// Words for the process that the row of the lease names.
@@ -287,14 +303,14 @@ fn holder_of(row: &Row) -> Option<String> {
 }
 
 impl Shared {
-    fn renew(&self, connection: Connection, connector: &Connector, lease: Duration) {
-        let term = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
+    fn renew(&self, connection: Connection, connector: &Connector) {
+        let term = i64::try_from(self.term.as_millis()).unwrap_or(i64::MAX);
         let mut connection = Some(connection);
         loop {
             {
                 let mut ending = self.ending.lock();
                 if !*ending {
-                    self.wake.wait_for(&mut ending, lease / 3);
+                    self.wake.wait_for(&mut ending, self.term / 3);
                 }
                 if *ending {
                     break;
@@ -306,7 +322,11 @@ impl Shared {
             let Some(open) = &mut connection else { continue };
             // The row is read as well, so that another volume's is noticed.
             let renew = Call::new(sql::RENEW_LEASE, vec![Box::new(self.epoch), Box::new(term)]);
-            match open.query_all(WHAT, &[renew, Call::new(sql::LEASE, Vec::new())]) {
+            let renewed = open.query_all(WHAT, &[renew, Call::new(sql::LEASE, Vec::new())]);
+            if renewed.is_ok() {
+                *self.answered.lock() = Instant::now();
+            }
+            match renewed {
                 Ok(rows) if rows[0].is_empty() => {
                     if !self.lost.load(Ordering::Acquire) {
                         *self.taker.lock() = rows[1].first().and_then(holder_of);

@@ -38,12 +38,16 @@ pub(super) fn table(owner: Ino) -> String {
     format!("{PREFIX}{}", owner.0)
 }
 
-/// Makes it if it is not there, for nobody else to read. It is used again: it does not wait to be
-/// dropped any more.
-pub(super) fn make(owner: Ino) -> [Call; 3] {
-    let [make, revoke] =
-        [make_text(owner), rights::revoke(&table(owner))].map(|statement| Call::once(statement, Vec::new()));
-    [make, revoke, keep(owner)]
+/// Makes those of `owners` that are not there, for nobody else to read, as the role that owns the
+/// volume (`rights::other_owner`). They are used again: they do not wait to be dropped any more.
+pub(super) fn make(owners: BTreeSet<Ino>, role: Option<&str>) -> Vec<Call> {
+    if owners.is_empty() {
+        return Vec::new();
+    }
+    let made = rights::made_by(role, owners.iter().copied().map(make_text));
+    let revoked = owners.iter().map(|owner| rights::revoke(&table(*owner)));
+    let calls = made.into_iter().chain(revoked).map(|statement| Call::once(statement, Vec::new()));
+    calls.chain(owners.iter().copied().map(keep)).collect()
 }
 
 /// Has it not wait to be dropped.

@@ -18,12 +18,16 @@ const WHAT: &str = "cannot read the schema of the volume";
 /// The engine.
 const VERSION: &str = "SELECT version()::text";
 
-/// Tables: name, kind, row security, and what PUBLIC, which is everybody, may do with them. A table
-/// that a crash empties is reported elsewhere (`settings`).
+/// Tables: name, kind, row security, what PUBLIC, which is everybody, may do with them, their owner
+/// and that of the volume, as SQL names them. A table that a crash empties is reported elsewhere
+/// (`settings`).
 const RELATIONS: &str = "SELECT c.relname::text, c.relkind::text, \
     c.relrowsecurity OR c.relforcerowsecurity, coalesce((SELECT string_agg(a.privilege_type, ', ' \
-    ORDER BY a.privilege_type) FROM aclexplode(c.relacl) a WHERE a.grantee = 0), '') FROM pg_catalog.pg_class c \
-    WHERE c.relnamespace = current_schema()::regnamespace::oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1";
+    ORDER BY a.privilege_type) FROM aclexplode(c.relacl) a WHERE a.grantee = 0), ''), \
+    quote_ident(pg_get_userbyid(c.relowner)), coalesce((SELECT quote_ident(pg_get_userbyid(v.relowner)) \
+    FROM pg_catalog.pg_class v WHERE v.relnamespace = c.relnamespace AND v.relname = 'volume'), '') \
+    FROM pg_catalog.pg_class c WHERE c.relnamespace = current_schema()::regnamespace::oid \
+    AND c.relkind IN ('r', 'p', 'v', 'm', 'f') ORDER BY 1";
 
 /// Columns of tables, as they would be said.
 const COLUMNS: &str = "SELECT c.relname::text, a.attname::text || ' ' || format_type(a.atttypid, a.atttypmod) \
@@ -182,9 +186,10 @@ fn others(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits: &m
     Ok(())
 }
 
-/// Finds tables that are gone, are something else or hide rows.
+/// Finds tables that are gone, are something else, hide rows or belong to another role than the
+/// volume.
 fn relations(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits: &mut Vec<Misfit>) -> Result<()> {
-    let mut there = BTreeSet::new();
+    let (mut there, mut maker) = (BTreeSet::new(), None);
     for row in &catalog.relations {
         let (name, kind): (String, String) = (get(row, 0)?, get(row, 1)?);
         let public: String = get(row, 3)?;
@@ -207,12 +212,20 @@ fn relations(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits:
             let what = format!("row security hides rows of the table {name}");
             misfits.push(Misfit::new(Weight::Surplus, what, Some(off)));
         }
+        let (owner, volumes): (String, String) = (get(row, 4)?, get(row, 5)?);
+        if owner != volumes && !volumes.is_empty() {
+            let what = format!("the table {name} belongs to role {owner} and not to {volumes}, which owns the volume");
+            misfits.push(Misfit::new(Weight::Note, what, Some(rights::give(&on, &volumes))));
+        }
+        maker = Some(volumes).filter(|volumes| !volumes.is_empty());
         there.insert(name);
     }
     for name in tables.keys().filter(|name| !there.contains(**name)) {
         // Nothing is in the tables of history.
         let made = TABLES.iter().find(|made| made.starts_with(&format!("CREATE TABLE {name} (")));
-        let remedy = made.filter(|_| name.ends_with("_history")).map(|made| (*made).to_owned());
+        let remedy = made.filter(|_| name.ends_with("_history"));
+        let maker = maker.as_deref();
+        let remedy = remedy.map(|made| rights::made_by(maker, [(*made).to_owned(), rights::revoke(name)]).join("; "));
         misfits.push(Misfit::new(Weight::Lacking, format!("the table {name} is missing"), remedy));
     }
     Ok(())

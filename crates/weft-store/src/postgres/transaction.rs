@@ -64,6 +64,8 @@ pub(super) struct Writer {
     /// None if the volume keeps no digests.
     digester: Option<Digester>,
     own_table_from: Option<u64>,
+    /// The role that owns the volume, if it is not the connected one.
+    owner_role: Option<String>,
     /// Some of the files that have a table of their own.
     tables: BTreeSet<Ino>,
     /// Files whose own table has nothing left but could not be dropped yet.
@@ -94,6 +96,7 @@ impl Writer {
             fresh: Ino(header.counters.next_id),
             digester: header.options.digests.then(|| Digester::new(zeros)),
             own_table_from: header.options.own_table_from,
+            owner_role: None,
             tables: BTreeSet::new(),
             may_write: false,
             has_leftovers: !own.dropped.is_empty(),
@@ -193,6 +196,7 @@ impl<'a> PostgresTransaction<'a> {
         if !writer.may_write {
             let task = if writer.own_table_from.is_some() { Task::ServeOwnTables } else { Task::Serve };
             rights::refuse_lacking(writer.connection(), &store.connector.address, task)?;
+            writer.owner_role = writer.own_table_from.and_then(|_| rights::other_owner(writer.connection()));
             writer.may_write = true;
         }
         writer.connection().say_first(sql::BEGIN);
@@ -235,14 +239,18 @@ impl<'a> PostgresTransaction<'a> {
         let is_little = |table: &Table, blocks: &[NewBlock]| *table != Table::Common && bytes(blocks) < KEPT_BYTES_MAX;
         let (little, much): (BTreeMap<_, _>, BTreeMap<_, _>) =
             parcels.into_iter().partition(|(table, blocks)| is_little(table, blocks));
-        let calls =
-            std::mem::take(&mut self.unmade).into_iter().flat_map(own::make).chain(little.iter().map(own_blocks));
-        let calls = calls.collect::<Vec<_>>();
+        let mut calls = self.make_tables();
+        calls.extend(little.iter().map(own_blocks));
         if !calls.is_empty() {
             self.receive()?;
             self.writer.connection().query_all(WHAT, &calls)?;
         }
         much.into_iter().try_for_each(|(table, blocks)| self.copy(table, blocks))
+    }
+
+    /// Returns the calls that make the tables which files may not have yet.
+    fn make_tables(&mut self) -> Vec<Call> {
+        own::make(std::mem::take(&mut self.unmade), self.writer.owner_role.as_deref())
     }
 
     fn copy(&mut self, table: Table, mut blocks: Vec<NewBlock>) -> Result<()> {
@@ -366,7 +374,7 @@ impl<'a> PostgresTransaction<'a> {
                 little.entry(table).or_default().push(kept.clone());
             }
         }
-        let mut calls = std::mem::take(&mut self.unmade).into_iter().flat_map(own::make).collect::<Vec<_>>();
+        let mut calls = self.make_tables();
         calls.extend(little.iter().map(own_blocks));
         let mut dead = BTreeMap::<Ino, Vec<BlockId>>::new();
         for (home, refs) in &counted.own {

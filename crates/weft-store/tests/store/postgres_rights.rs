@@ -225,6 +225,94 @@ fn an_upgrade_by_a_role_that_may_not_make_it_changes_nothing_and_says_who_may() 
     upgrade(Upgrade::Now).expect("upgraded");
 }
 
+/// Returns the tables of the volume that role `name` owns.
+fn owned(roles: &Roles, name: &str) -> Vec<String> {
+    let (schema, number) = (&roles.schema, roles.number);
+    let owned = "SELECT tablename FROM pg_tables WHERE schemaname";
+    let listed = roles.cluster.run(&format!("{owned} = '{schema}' AND tableowner = '{name}_{number}' ORDER BY 1"));
+    listed.lines().map(str::to_owned).collect()
+}
+
+/// Checks the schema as role `name`.
+fn check_schema(roles: &Roles, name: &str, repair: Repair) -> Vec<String> {
+    let found = check(&roles.address(name), repair).expect("checked").into_iter();
+    found.map(|finding| finding.what).filter(|what| what.starts_with("schema: ")).collect()
+}
+
+/// Otherwise the owner could not use the volume any more.
+#[test]
+fn tables_that_a_member_of_the_owners_role_makes_belong_to_the_owner() {
+    let roles = Roles::new();
+    roles.create(&VolumeOptions { own_table_from: Some(0), ..options(BlockHome::Database) });
+    let (daemon, looker) = (roles.role("daemon"), roles.role("looker"));
+    let (owner, schema) = (format!("owner_{}", roles.number), &roles.schema);
+    roles.cluster.run(&format!(
+        "GRANT {owner} TO {daemon}; GRANT USAGE ON SCHEMA {schema} TO {looker}; \
+         GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {looker}; \
+         ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA {schema} GRANT SELECT ON TABLES TO {looker}"
+    ));
+    let is_of_owner = || {
+        assert_eq!(owned(&roles, "daemon"), [""; 0]);
+        let own = owned(&roles, "owner").into_iter().filter(|table| table.starts_with("blocks_of_"));
+        let own = own.collect::<Vec<_>>();
+        assert!(own.iter().all(|table| roles.may("looker", &format!("SELECT FROM {table}"))), "{own:?}");
+        assert_eq!(check_schema(&roles, "owner", Repair::No), [""; 0]);
+        assert_eq!(check_schema(&roles, "looker", Repair::No), [""; 0]);
+        own
+    };
+    let store = roles.open("daemon").expect("opened");
+    sample::fill(&*store);
+    drop(store);
+    assert!(!is_of_owner().is_empty());
+    let convert = |name, from| postgres::convert(&roles.address(name), from, &mut |_| {}).expect("converted");
+    convert("owner", None);
+    assert!(is_of_owner().is_empty());
+    convert("daemon", Some(0));
+    assert!(!is_of_owner().is_empty());
+    // So are those that an administrator makes.
+    convert("owner", None);
+    let admin = Address::parse(&roles.url).expect("an address");
+    postgres::convert(&admin, Some(0), &mut |_| {}).expect("converted");
+    assert!(!is_of_owner().is_empty());
+    roles.cluster.run(&format!("DROP TABLE {schema}.xattr_history"));
+    assert_eq!(check_schema(&roles, "daemon", Repair::Yes), ["schema: the table xattr_history is missing"]);
+    is_of_owner();
+    let store = roles.open("owner").expect("opened");
+    change(&*store);
+}
+
+#[test]
+fn a_table_of_another_role_than_the_volumes_is_told_and_repaired() {
+    let roles = Roles::new();
+    roles.create(&VolumeOptions { own_table_from: Some(0), ..options(BlockHome::Database) });
+    let (daemon, owner) = (roles.role("daemon"), format!("owner_{}", roles.number));
+    roles.cluster.run(&format!("GRANT {owner} TO {daemon}"));
+    let store = roles.open("owner").expect("opened");
+    sample::fill(&*store);
+    drop(store);
+    let own = owned(&roles, "owner").into_iter().find(|table| table.starts_with("blocks_of_"));
+    let table = format!("{}.{}", roles.schema, own.expect("a file's own table"));
+    let alter = format!("ALTER TABLE {table} OWNER TO");
+    roles.cluster.run(&format!("{alter} {daemon}"));
+    let store = roles.open("owner").expect("it may read the rest");
+    let refused = store.apply(&batch(&*store, &[]), Durability::Durable).map(drop).expect_err("refused");
+    drop(store);
+    for repair in [Repair::No, Repair::Yes] {
+        let refused = check(&roles.address("owner"), repair).expect_err("it may not read the table").to_string();
+        assert!(refused.contains(&format!("run 'weft check --repair' as role {daemon}")), "{refused}");
+    }
+    for repair in [Repair::No, Repair::Yes] {
+        let found = check_schema(&roles, "daemon", repair);
+        assert!(found.len() == 1 && found[0].contains(&format!("belongs to role {daemon}")), "{found:?}");
+    }
+    assert_eq!(check_schema(&roles, "owner", Repair::No), [""; 0]);
+    // What an administrator is told to run does the same.
+    roles.cluster.run(&format!("{alter} {daemon}"));
+    assert_eq!(grant_told(&refused), format!("{alter} {owner}"));
+    roles.cluster.run(&grant_told(&refused));
+    assert_eq!(check_schema(&roles, "owner", Repair::No), [""; 0]);
+}
+
 /// Holds whatever rights the role that makes it gives to everybody by default.
 #[test]
 fn a_stranger_on_the_server_reads_nothing_of_a_volume() {

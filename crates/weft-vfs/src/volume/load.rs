@@ -209,7 +209,13 @@ impl Vfs {
         let count = self.state.lock().locality.miss(ino, self.store.is_remote());
         self.learning(
             || {
-                let rows = self.store.inodes(ino, count)?;
+                let rows = match self.store.inodes(ino, count) {
+                    // Rows that were not asked for must not hide this one.
+                    Err(error) if count > 1 && error.kind() == weft_store::ErrorKind::Corrupt => {
+                        self.store.inodes(ino, 1)?
+                    }
+                    rows => rows?,
+                };
                 found = rows.first().is_some_and(|row| row.ino == ino);
                 Ok(rows)
             },

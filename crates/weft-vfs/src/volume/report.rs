@@ -88,6 +88,7 @@ impl Vfs {
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             lost: self.store.lost().map(|error| error.to_string()),
+            unanswered_seconds: self.store.unanswered().map(|since| since.as_secs()),
             operations: state.operations,
             inode_hits: state.inode_hits,
             inode_misses: state.inode_misses,
