@@ -5,10 +5,12 @@ mod copies;
 mod examples;
 mod programs;
 mod serving;
+mod signing;
 
 pub use copies::{Convert, Export, Import, Upgrade};
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use serving::{Serve, Served};
+pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
 
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -462,85 +464,9 @@ pub struct Diff {
 }
 
 #[derive(Args)]
-pub struct Prove {
-    /// The directory, or VOLUME:PATH for one in a volume that is not mounted
-    pub directory: OsString,
-    /// What it holds: a path in it
-    pub path: OsString,
-    /// Read all content, also where digests are kept
-    #[arg(long)]
-    pub read: bool,
-}
-
-#[derive(Args)]
 pub struct Scrub {
     /// The volume, or the directory where it is mounted
     pub volume: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Log {
-    /// The volume, or the directory where it is mounted
-    pub volume: PathBuf,
-    /// List so many at most
-    #[arg(short = 'n', long, value_name = "COUNT")]
-    pub limit: Option<usize>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Keygen {
-    /// Where to write the secret key
-    pub secret: PathBuf,
-    /// Where to write the public key
-    pub public: PathBuf,
-    /// Do not ask for a password to protect the secret key with
-    #[arg(long)]
-    pub no_password: bool,
-}
-
-#[derive(Args)]
-pub struct Sign {
-    /// The volume, or the directory where it is mounted
-    pub volume: PathBuf,
-    /// The secret key, of 'weft keygen' or minisign
-    #[arg(short, long, value_name = "FILE")]
-    pub key: PathBuf,
-    /// Where to write what is signed
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
-}
-
-#[derive(Args)]
-pub struct Verify {
-    /// What was signed
-    pub attestation: PathBuf,
-    /// The public key
-    #[arg(short, long, value_name = "FILE")]
-    pub key: PathBuf,
-    /// A volume, or the directory where it is mounted, that must hold exactly what was signed
-    #[arg(long)]
-    pub volume: Option<PathBuf>,
-    /// Read all of its content, instead of trusting the digests that it keeps
-    #[arg(long, requires = "volume")]
-    pub read: bool,
-}
-
-#[derive(Args)]
-pub struct VerifyProof {
-    /// The proof, or - for standard input
-    pub proof: PathBuf,
-    /// It must be about the directory of this digest
-    #[arg(long, value_name = "DIGEST")]
-    pub root: Option<String>,
-    /// It must be about a file with the content of this one
-    #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -28,11 +28,12 @@ impl Server {
         let _asking = self.reader(header, opened, flags).asks();
         // The page cache takes bytes that are missing in a reply as missing in the file.
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
-        if opened.is_draft() && opened.is_direct() {
-            if let Some(data) = self.vfs.read_draft(seen, offset, size)? {
-                reply.set_data(data);
-                return Ok(());
-            }
+        if opened.is_draft()
+            && opened.is_direct()
+            && let Some(data) = self.vfs.read_draft(seen, offset, size)?
+        {
+            reply.set_data(data);
+            return Ok(());
         }
         let again = || self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
         let read = unless_popped((ino, seen), again, |seen| {
