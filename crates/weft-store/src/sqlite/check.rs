@@ -211,6 +211,7 @@ impl Checker<'_> {
         if !self.database()? {
             return Ok(());
         }
+        self.renew_row()?;
         let header = read_header(&self.connection)?;
         self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
         self.damaged(&header)?;
