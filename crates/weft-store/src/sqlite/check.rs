@@ -322,6 +322,9 @@ impl Checker<'_> {
             self.volume_finding(later);
             // A commit of a repair would be taken for one that came after the segments.
             self.is_damaged = true;
+        } else {
+            let held = behind::held(&self.layout, header, &self.connection, self.segments().as_ref())?;
+            held.into_iter().for_each(|held| self.note(held));
         }
         let Some(log) = IntentLog::read(&self.layout.log)? else { return Ok(None) };
         // A mount that accepts the loss applies what is left.
