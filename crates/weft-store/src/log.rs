@@ -18,7 +18,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use file::{IntentLog, Loss, Misfit, Sync, behind, misfit};
+pub use file::{IntentLog, Loss, Misfit, Sync, behind, epoch_as_of, misfit};
 pub use judge::needs_log;
 pub use slot::Behind;
 

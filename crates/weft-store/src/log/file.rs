@@ -127,6 +127,18 @@ pub fn misfit(path: &Path, header: &Header) -> Result<Option<Misfit>> {
     }
 }
 
+/// Returns the epoch of the volume with the id of `header` as of `commit`, by its log at `path`:
+/// that of `header` may be older. None if there is no log that tells.
+pub fn epoch_as_of(path: &Path, header: &Header, commit: CommitNo) -> Result<Option<u64>> {
+    let Some(log) = IntentLog::read(path)? else { return Ok(None) };
+    let is_known = |slot: &Slot| slot.id == header.uuid && slot.stage > Stage::Prepared && slot.commit <= commit.0;
+    let last = log.slots.all().filter(is_known).max_by_key(|slot| slot.epoch);
+    Ok(last.map(|slot| match slot.stage {
+        Stage::Closed => epoch_without_log(slot.epoch),
+        Stage::Prepared | Stage::Begun => slot.epoch,
+    }))
+}
+
 /// Returns the note in the log at `path` about segments of the volume with `header`, which was
 /// unmounted. None if there is no log.
 pub fn behind(path: &Path, header: &Header) -> Result<Option<Behind>> {

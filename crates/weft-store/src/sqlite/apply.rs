@@ -4,7 +4,7 @@
 //! bring back the rows that name it. `freed` remembers it across crashes.
 
 use super::Settled;
-use super::behind::tail_of;
+use super::behind::{notice, tail_of};
 use super::connection::{Access, AtClose, at_close};
 use super::digests::Rows;
 use super::extents::{Freed, References, Stored, split};
@@ -13,7 +13,7 @@ use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
 use super::renew::{Database, renew, verify};
 use super::room::Room;
-use super::segments::{Segments, Tail};
+use super::segments::{Segments, Tail, Unowned};
 use super::sums::{BLOCK, FREED};
 use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
@@ -64,8 +64,16 @@ pub(super) struct Writer {
     is_list_known: bool,
     /// True if the database has no seal of that list.
     is_unsealed: bool,
-    /// True if what an earlier process left was cut off and counted.
+    /// True if what an earlier process left was found and counted.
     has_taken_over: bool,
+    /// Space that held what the database did not know of: this process does not touch it.
+    held: Vec<Unowned>,
+    /// Those parts of it that the next commit notes in `freed`.
+    unnoted: Vec<Unowned>,
+    /// Rows of `freed` that note them.
+    noted: Vec<i64>,
+    /// Notices for the user.
+    notices: Vec<String>,
     tail: Tail,
     /// Number of the next row of `freed`.
     next_freed: i64,
@@ -127,6 +135,10 @@ impl Writer {
             is_list_known: false,
             is_unsealed: false,
             has_taken_over: false,
+            held: Vec::new(),
+            unnoted: Vec::new(),
+            noted: Vec::new(),
+            notices: Vec::new(),
             tail,
             next_freed: 1,
             waiting: FreedSpace::default(),
@@ -138,21 +150,14 @@ impl Writer {
         })
     }
 
-    /// Before the first commit, which nobody makes who does not believe what is there: cuts off
-    /// what belongs to no block, and notes what is to be given back once that commit is durable.
+    /// Before the first commit, which nobody makes who does not believe what is there: goes behind
+    /// what belongs to no block, and finds what is to be given back once that commit is durable.
     fn take_over(&mut self) -> Result<()> {
         if self.has_taken_over {
             return Ok(());
         }
         if let Some(segments) = self.segments.clone() {
-            if self.keeps_segments {
-                self.tail = Tail { segment: segments.last()?.max(self.tail.segment).saturating_add(1), length: 0 };
-            } else if segments.is_any_behind(self.tail)? {
-                if is_any_behind(&self.connection, self.tail)? {
-                    return Err(lost_tail());
-                }
-                segments.recover(self.tail)?;
-            }
+            self.go_behind(&segments)?;
             segments.sweep(self.tail, &self.segment_ids()?)?;
             let rows = self.freed_rows()?;
             self.next_freed = self.last_freed()?.saturating_add(1);
@@ -160,6 +165,30 @@ impl Writer {
             self.waiting = FreedSpace { rows, is_unproved, ..FreedSpace::default() };
         }
         self.has_taken_over = true;
+        Ok(())
+    }
+
+    /// Has blocks appended where nothing lies.
+    fn go_behind(&mut self, segments: &Segments) -> Result<()> {
+        if !self.held.is_empty() {
+            // Done by a try that failed later.
+            return Ok(());
+        }
+        let is_any = segments.is_any_behind(self.tail)?;
+        if is_any && !self.keeps_segments && is_any_behind(&self.connection, self.tail)? {
+            return Err(lost_tail());
+        }
+        let held = segments.behind(self.tail)?;
+        if self.keeps_segments || !held.is_empty() {
+            self.tail = Tail { segment: segments.last()?.max(self.tail.segment).saturating_add(1), length: 0 };
+        } else if is_any {
+            segments.recover(self.tail)?;
+        }
+        if !self.keeps_segments {
+            self.notices.extend(notice(segments, &held));
+            self.unnoted.clone_from(&held);
+        }
+        self.held = held;
         Ok(())
     }
 
@@ -234,7 +263,9 @@ impl Writer {
         self.in_doubt |= committed.is_err();
         committed?;
         self.tail = tail;
-        self.next_freed += i64::try_from(freed.rows.len()).unwrap_or(i64::MAX);
+        self.next_freed += i64::try_from(freed.rows.len() + freed.noted.len()).unwrap_or(i64::MAX);
+        self.noted.extend(&freed.noted);
+        self.unnoted.clear();
         self.waiting.add(freed);
         Ok(())
     }
@@ -396,6 +427,11 @@ impl Writer {
         for ((segment, _), length) in freed {
             live.entry(*segment).or_default().0 -= sql(*length);
         }
+        if !self.unnoted.is_empty() {
+            // From now on they lie before the tail, as all space that is to be given back does:
+            // where it is given back, nothing is written meanwhile.
+            live.entry(self.tail.segment).or_default();
+        }
         // A damaged row stays as it is, so that it is found.
         let put = "INSERT INTO segments (id, length, live, sum) VALUES (?1, ?2, ?3, weft_sum('segments', ?1, ?2, ?3)) \
                    ON CONFLICT (id) DO UPDATE SET live = live + excluded.live, length = max(length, excluded.length), \
@@ -409,7 +445,8 @@ impl Writer {
                       RETURNING id";
         let mut forget = connection.prepare_cached(forget).map_err(failed)?;
         let emptied = forget.query_map((tail.segment,), |row| row.get(0)).map_err(failed)?;
-        let emptied = emptied.collect::<rusqlite::Result<Vec<u32>>>().map_err(failed)?;
+        let mut emptied = emptied.collect::<rusqlite::Result<Vec<u32>>>().map_err(failed)?;
+        emptied.retain(|id| self.held.iter().all(|unowned| unowned.segment != *id));
         self.forget_freed()?;
         let mut insert = connection
             .prepare_cached(
@@ -417,12 +454,18 @@ impl Writer {
                  VALUES (?1, ?2, ?3, ?4, weft_sum('freed', ?2, ?3, ?4))",
             )
             .map_err(failed)?;
+        let mut numbers = self.next_freed..;
+        let mut noted = Vec::with_capacity(self.unnoted.len());
+        for (row, Unowned { segment, offset, length }) in numbers.by_ref().zip(&self.unnoted) {
+            insert.execute((row, segment, sql(*offset), sql(*length))).map_err(failed)?;
+            noted.push(row);
+        }
         let mut rows = Vec::with_capacity(freed.len());
-        for (row, ((segment, offset), length)) in (self.next_freed..).zip(freed) {
+        for (row, ((segment, offset), length)) in numbers.zip(freed) {
             insert.execute((row, segment, sql(*offset), sql(*length))).map_err(failed)?;
             rows.push((row, *segment, *offset, *length));
         }
-        Ok(FreedSpace { rows, emptied, is_unproved: false })
+        Ok(FreedSpace { rows, emptied, noted, is_unproved: false })
     }
 
     /// Deletes the rows of `freed` whose space was given back.
@@ -432,7 +475,10 @@ impl Writer {
                          AND sum IS weft_sum('freed', segment, position, length)";
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
         let mut after = i64::MIN;
-        for before in reclaimer.refuted().into_iter().chain([i64::MAX]) {
+        let mut kept = reclaimer.refuted();
+        kept.extend(&self.noted);
+        kept.sort_unstable();
+        for before in kept.into_iter().chain([i64::MAX]) {
             let end = before.min(reclaimer.done().saturating_add(1));
             statement.execute((after, end)).map_err(failed)?;
             after = before;
@@ -516,13 +562,17 @@ impl Writer {
     /// and kept stays.
     pub(super) fn cut(&mut self) -> Result<Behind> {
         let Some(segments) = self.segments.as_ref().filter(|_| self.has_taken_over) else { return Ok(Behind::Nothing) };
-        if self.keeps_segments {
-            let is_any = segments.is_any_behind(tail_of(&self.connection)?)?;
-            return Ok(if is_any { Behind::Kept } else { Behind::Nothing });
-        }
         if segments.is_any_behind(self.tail)? {
             segments.recover(self.tail)?;
             segments.sync_cut(self.tail)?;
+        }
+        let tail = tail_of(&self.connection)?;
+        if !segments.behind(tail)?.is_empty() {
+            return Ok(Behind::Kept);
+        }
+        if segments.is_any_behind(tail)? {
+            segments.recover(tail)?;
+            segments.sync_cut(tail)?;
         }
         Ok(Behind::Nothing)
     }
@@ -562,8 +612,10 @@ impl Writer {
     }
 
     /// Returns notices for the user since the last call.
-    pub(super) fn notices(&self) -> Vec<String> {
-        self.reclaimer.as_ref().map_or_else(Vec::new, Reclaimer::notices)
+    pub(super) fn notices(&mut self) -> Vec<String> {
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.extend(self.reclaimer.iter().flat_map(Reclaimer::notices));
+        notices
     }
 
     fn wal_bytes(&self) -> u64 {

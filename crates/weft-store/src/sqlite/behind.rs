@@ -1,13 +1,17 @@
-//! Segments of a volume that was unmounted cleanly, which hold more than its database knows of.
+//! Segments that hold more than the database of their volume knows of.
 //!
-//! After a crash that is ordinary: a commit was on its way, and a mount cuts it off. After a clean
-//! unmount nothing lies there. So the database is of an older moment than the segments, and what
-//! lies there are the blocks of files that its next commit would write over.
+//! After a crash that is ordinary: a commit was on its way. But a database of an older moment looks
+//! the same, and what lies there are then blocks that a newer one knows of. So it is neither cut
+//! off nor written over by the mount that finds it: its first commit notes that space in `freed`,
+//! and has the segments end with a new one; the next mount gives it back.
+//!
+//! After a clean unmount nothing lies there. So the database is of an older moment than the
+//! segments.
 
 use super::layout::Layout;
 use super::proof::is_any_behind;
 use super::read::unsigned;
-use super::segments::{Segments, Tail};
+use super::segments::{Segments, Tail, Unowned};
 use super::sums::SEGMENT;
 use crate::error::{Error, Result};
 use crate::log::{Behind, behind, needs_log};
@@ -38,9 +42,9 @@ pub(super) fn tail_of(connection: &Connection) -> Result<Tail> {
 /// The treatment of segments that hold more than the database knows of.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is cut off, if there is any.
-    Cut,
-    /// It stays.
+    /// It stays until the next mount, if there is any.
+    Hold,
+    /// It stays for good.
     Keep,
     /// The volume is of different moments: this is why.
     Refuse(String),
@@ -55,14 +59,14 @@ pub(super) fn judge(
 ) -> Result<Verdict> {
     let epoch = header.counters.epoch;
     // One that nobody mounted yet has no log.
-    let Some(segments) = segments.filter(|_| !needs_log(epoch) && epoch > 0) else { return Ok(Verdict::Cut) };
+    let Some(segments) = segments.filter(|_| !needs_log(epoch) && epoch > 0) else { return Ok(Verdict::Hold) };
     let tail = tail_of(connection)?;
     // Where rows of segments are gone, a repair helps.
     if !segments.is_any_behind(tail)? || is_any_behind(connection, tail)? {
-        return Ok(Verdict::Cut);
+        return Ok(Verdict::Hold);
     }
     match behind(&layout.log, header)? {
-        Some(Behind::Unknown) => return Ok(Verdict::Cut),
+        Some(Behind::Unknown) => return Ok(Verdict::Hold),
         // Without the log nobody knows: a mount that had none may have crashed, too.
         Some(Behind::Kept) | None => return Ok(Verdict::Keep),
         Some(Behind::Nothing) => {}
@@ -85,6 +89,35 @@ pub(super) fn misfit(
 ) -> Result<Option<String>> {
     match judge(layout, header, connection, segments)? {
         Verdict::Refuse(why) => Ok(Some(why)),
-        Verdict::Cut | Verdict::Keep => Ok(None),
+        Verdict::Hold | Verdict::Keep => Ok(None),
     }
+}
+
+/// Describes what lies in segments behind the last commit, if the next mount is to hold it.
+pub(super) fn held(
+    layout: &Layout,
+    header: &Header,
+    connection: &Connection,
+    segments: Option<&Segments>,
+) -> Result<Option<String>> {
+    let is_held = judge(layout, header, connection, segments)? == Verdict::Hold;
+    let Some(segments) = segments.filter(|_| is_held) else { return Ok(None) };
+    let tail = tail_of(connection)?;
+    if is_any_behind(connection, tail)? {
+        return Ok(None);
+    }
+    Ok(notice(segments, &segments.behind(tail)?))
+}
+
+/// Returns a notice about `unowned`; none if there is nothing.
+pub(super) fn notice(segments: &Segments, unowned: &[Unowned]) -> Option<String> {
+    let bytes: u64 = unowned.iter().map(|unowned| unowned.length).sum();
+    (bytes > 0).then(|| {
+        format!(
+            "{bytes} bytes in {} lie behind the last commit of the database: a crash interrupted a commit, or the \
+             database is older than the segments; the first mount keeps them, so that a newer database can be put \
+             back after it, and the next one gives the space back",
+            segments.directory().display()
+        )
+    })
 }

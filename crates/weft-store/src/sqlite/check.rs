@@ -211,6 +211,7 @@ impl Checker<'_> {
         if !self.database()? {
             return Ok(());
         }
+        self.renew_row()?;
         let header = read_header(&self.connection)?;
         self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
         self.damaged(&header)?;
@@ -321,6 +322,9 @@ impl Checker<'_> {
             self.volume_finding(later);
             // A commit of a repair would be taken for one that came after the segments.
             self.is_damaged = true;
+        } else {
+            let held = behind::held(&self.layout, header, &self.connection, self.segments().as_ref())?;
+            held.into_iter().for_each(|held| self.note(held));
         }
         let Some(log) = IntentLog::read(&self.layout.log)? else { return Ok(None) };
         // A mount that accepts the loss applies what is left.

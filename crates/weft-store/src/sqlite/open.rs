@@ -250,7 +250,7 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
         segments.find()?;
     }
     let loss = match behind::judge(&layout, &header, &connection, segments.as_deref())? {
-        Verdict::Cut => loss,
+        Verdict::Hold => loss,
         Verdict::Keep => Loss::Accept,
         Verdict::Refuse(why) if loss == Loss::Refuse => {
             leave_wal(&layout, &connection)?;

@@ -30,6 +30,8 @@ pub(super) struct FreedSpace {
     pub(super) emptied: Vec<u32>,
     /// True if rows are of an earlier process.
     pub(super) is_unproved: bool,
+    /// Rows of `freed` whose space the next process gives back.
+    pub(super) noted: Vec<i64>,
 }
 
 impl FreedSpace {

@@ -1,8 +1,9 @@
 //! Segment files: blocks appended one after another, read at their place, punched out when dead.
 //!
 //! A block of 4096 bytes or more starts at a multiple of 4096, so that punching it gives all of it
-//! back. A commit begins at one. What a failed commit appended is written over by the next one:
-//! nothing names it.
+//! back. A commit begins at one. What a failed commit of this process appended is written over by
+//! the next one: nothing names it. What an earlier process left there may be named by a newer
+//! database: it stays, and writing goes on in a new segment.
 
 mod direct;
 mod known;
@@ -67,6 +68,14 @@ struct Open {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tail {
     pub(super) segment: u32,
+    pub(super) length: u64,
+}
+
+/// A part of a segment that no block of the database lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unowned {
+    pub(super) segment: u32,
+    pub(super) offset: u64,
     pub(super) length: u64,
 }
 
@@ -299,8 +308,7 @@ impl Segments {
         for entry in std::fs::read_dir(&self.directory).map_err(io)? {
             let entry = entry.map_err(io)?;
             let Some(id) = id_of(&entry).filter(|id| *id < tail.segment && !known.contains(id)) else { continue };
-            // Not by what it takes on disk, which some file systems always call nothing.
-            if seek(&*self.file(id, false)?, SeekFrom::Data(0)) == Err(Errno::NXIO) {
+            if !self.has_data(id, 0)? {
                 self.delete(id)?;
             }
         }
@@ -355,22 +363,52 @@ impl Segments {
         }
     }
 
-    /// The highest number of a segment's file, or 0.
-    pub(super) fn last(&self) -> Result<u32> {
+    /// The numbers of the files there are, ascending.
+    fn ids(&self) -> Result<Vec<u32>> {
         let io = |source| Error::Io { what: "cannot list", path: self.directory.clone(), source };
-        let mut last = 0;
-        for entry in std::fs::read_dir(&self.directory).map_err(io)? {
-            last = last.max(id_of(&entry.map_err(io)?).unwrap_or(0));
+        let mut ids = Vec::new();
+        if !self.directory.is_dir() {
+            return Ok(ids);
         }
-        Ok(last)
+        for entry in std::fs::read_dir(&self.directory).map_err(io)? {
+            ids.extend(id_of(&entry.map_err(io)?));
+        }
+        ids.sort_unstable();
+        Ok(ids)
     }
 
-    /// True if a page or more lies behind `tail`.
+    /// The highest number of a segment's file, or 0.
+    pub(super) fn last(&self) -> Result<u32> {
+        Ok(self.ids()?.last().copied().unwrap_or(0))
+    }
+
+    /// True if a page or more lies behind `tail`, be it a hole.
     pub(super) fn is_any_behind(&self, tail: Tail) -> Result<bool> {
-        if self.path(tail.segment + 1).exists() {
+        if self.last()? > tail.segment {
             return Ok(true);
         }
         Ok(self.path(tail.segment).exists() && self.size(tail.segment)? > tail.length.next_multiple_of(PAGE))
+    }
+
+    /// Returns the space behind `tail` that holds data: space that was only allocated does not.
+    pub(super) fn behind(&self, tail: Tail) -> Result<Vec<Unowned>> {
+        let mut found = Vec::new();
+        for segment in self.ids()?.into_iter().filter(|id| *id >= tail.segment) {
+            let offset = if segment == tail.segment { tail.length.next_multiple_of(PAGE) } else { 0 };
+            let size = self.size(segment)?;
+            if size > offset && self.has_data(segment, offset)? {
+                // Of a part of a page nothing can be given back.
+                let length = size.next_multiple_of(PAGE) - offset;
+                found.push(Unowned { segment, offset, length });
+            }
+        }
+        Ok(found)
+    }
+
+    /// True if anything was written from `offset` of a segment on. Not by what it takes on disk,
+    /// which some file systems always call nothing.
+    fn has_data(&self, segment: u32, offset: u64) -> Result<bool> {
+        Ok(seek(&*self.file(segment, false)?, SeekFrom::Data(offset)) != Err(Errno::NXIO))
     }
 
     /// Makes durable what [`Segments::recover`] has cut.
@@ -382,18 +420,13 @@ impl Segments {
         sync_directory(&self.directory)
     }
 
-    /// After a crash: cuts off what was appended after the last commit.
+    /// Cuts off all behind `tail`, which the caller has written or found to hold nothing.
     pub(super) fn recover(&self, tail: Tail) -> Result<()> {
         if self.path(tail.segment).exists() && self.size(tail.segment)? > tail.length {
             let cut = self.file(tail.segment, false)?.set_len(tail.length);
             cut.map_err(|error| self.io("cannot cut", tail.segment, error))?;
         }
-        let mut next = tail.segment + 1;
-        while self.path(next).exists() {
-            self.delete(next)?;
-            next += 1;
-        }
-        Ok(())
+        self.ids()?.into_iter().filter(|id| *id > tail.segment).try_for_each(|id| self.delete(id))
     }
 }
 

@@ -140,6 +140,18 @@ fn what_no_name_leads_to_moves_to_lost_and_found() {
         ),
         &["#21: no name leads to inode 21; its place is /lost+found/#21"],
     );
+    // Nor is a file of that name in the way.
+    breaks(
+        &format!(
+            "UPDATE naming SET name = x'6c6f73742b666f756e64' WHERE name = x'7365636f6e64206e616d65'; \
+             DELETE FROM naming WHERE ino IN ({SUBDIRECTORY}, {LARGE}); \
+             UPDATE fileatt SET nlink = 2, size = 1 WHERE ino = 20"
+        ),
+        &[
+            "#21: no name leads to inode 21; its place is /lost+found.1/#21",
+            &format!("#{LARGE}: no name leads to inode {LARGE}; its place is /lost+found.1/#{LARGE}"),
+        ],
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::generate::{Change, batch};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weft_store::log::{IntentLog, Loss};
+use weft_store::log::{Behind, IntentLog, Loss, epoch_without_log};
 use weft_store::sqlite::{self, SqliteStore, open, open_with};
 use weft_store::*;
 
@@ -37,6 +37,16 @@ impl Mount {
         let batch = batch(&*self.store, changes);
         self.store.apply(&batch, durability).expect("applied");
         batch.commit
+    }
+
+    /// Unmounts.
+    pub fn end(mut self) {
+        let mut last = batch(&*self.store, &[]);
+        last.counters.epoch = epoch_without_log(last.counters.epoch);
+        self.store.apply(&last, Durability::Durable).expect("applied");
+        self.log.leave();
+        self.log.close(last.commit, Behind::Nothing).expect("closed");
+        self.store.close().expect("closed");
     }
 
     /// An fsync relies on `commit` from now on.
@@ -95,6 +105,37 @@ fn nothing_is_repaired_that_would_hide_a_commit_which_the_intent_log_names() {
         assert!(findings.iter().any(|finding| finding.outcome == Outcome::Repaired), "{findings:?}");
         assert!(findings.iter().all(|finding| finding.outcome != Outcome::Damaged), "{findings:?}");
         open(&path).expect("all is as it should be");
+    }
+}
+
+#[test]
+fn a_row_of_the_volume_of_an_earlier_mount_is_mended_beside_an_intent_log() {
+    for (home, is_unmounted) in HOMES.into_iter().flat_map(|home| [(home, true), (home, false)]) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = new_volume(&directory, home);
+        Mount::begin(&path, Loss::Refuse).end();
+        let keep = "CREATE TEMP TABLE kept AS SELECT * FROM volume";
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        connection.execute_batch(keep).expect("kept");
+        let mut mount = Mount::begin(&path, Loss::Refuse);
+        let commit = mount.commit(&[Change::Block { ino: 2, index: 0, length: 9000 }], Durability::Durable);
+        mount.name(commit);
+        if is_unmounted {
+            mount.end();
+        } else {
+            drop(mount);
+        }
+        connection.execute_batch("DELETE FROM volume; INSERT INTO volume SELECT * FROM kept").expect("put back");
+        drop(connection);
+        let older = |what: &str| what.contains("volume's own row is older");
+        assert!(older(&open(&path).map(drop).expect_err("refused").to_string()));
+        assert!(look(&path, Repair::No).iter().any(|finding| older(&finding.what)));
+        let findings = look(&path, Repair::Yes);
+        assert!(findings.iter().any(|finding| finding.outcome == Outcome::Repaired && older(&finding.what)));
+        for findings in [findings, look(&path, Repair::No)] {
+            assert!(findings.iter().all(|finding| finding.outcome != Outcome::Damaged), "{findings:?}");
+        }
+        Mount::begin(&path, Loss::Refuse).end();
     }
 }
 

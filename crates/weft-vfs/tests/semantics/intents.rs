@@ -377,6 +377,51 @@ fn a_database_from_before_what_its_segments_hold_is_refused_and_nothing_is_cut()
     }
 }
 
+/// An older database after a crash, beside newer segments: of the mount that crashed, or of one
+/// that came after it.
+#[test]
+fn a_crashed_database_from_before_what_its_segments_hold_leaves_it_there() {
+    for is_later_mount in [false, true] {
+        let mut files = Files::new(BlockHome::Segments);
+        let mut mounted = files.mount();
+        mounted.put_and_sync("old", &[1; 3 * BLOCK]);
+        mounted.vfs.commit().expect("committed");
+        let backup = files.crashed();
+        if is_later_mount {
+            files = files.crashed();
+            mounted = files.mount();
+        }
+        mounted.put_and_sync("new", &[2; 30 * BLOCK]);
+        mounted.close();
+        let newest = files.crashed();
+        let restore = |from: &Files| {
+            for name in ["meta.sqlite", "meta.sqlite-wal", "intents"] {
+                let _ = fs::remove_file(files.path().join(name));
+                if from.path().join(name).exists() {
+                    fs::copy(from.path().join(name), files.path().join(name)).expect("restored");
+                }
+            }
+        };
+        let segment = files.path().join("segments/00000001.seg");
+        let content = fs::read(&segment).expect("readable");
+        restore(&backup);
+        let options = CheckOptions { repair: Repair::No, read_data: true };
+        let findings = check(&files.path(), options, &mut |_| {}).expect("checked");
+        let is_told = |f: &weft_store::Finding| f.outcome == Outcome::Note && f.what.contains("behind the last commit");
+        assert!(findings.iter().any(is_told), "{findings:?}");
+        let mounted = files.mount();
+        assert_eq!(mounted.get("old"), Ok(vec![1; 3 * BLOCK]));
+        mounted.put_and_sync("other", &[3; 3 * BLOCK]);
+        mounted.close();
+        assert!(fs::read(&segment).expect("readable") == content, "a segment was changed");
+        restore(&newest);
+        let mounted = files.try_mount(Loss::Accept).expect("mounts");
+        assert_eq!(mounted.get("old"), Ok(vec![1; 3 * BLOCK]));
+        assert_eq!(mounted.get("new"), Ok(vec![2; 30 * BLOCK]));
+        mounted.close();
+    }
+}
+
 #[test]
 fn what_a_failed_commit_left_in_a_segment_is_cut_off_by_unmounting() {
     let files = Files::new(BlockHome::Segments);

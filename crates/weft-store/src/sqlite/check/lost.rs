@@ -28,16 +28,14 @@ impl Checker<'_> {
         loop {
             let nameless = self.numbers(NAMELESS)?;
             for ino in &nameless {
-                let what = format!("no name leads to inode {ino}; its place is /lost+found/#{ino}");
-                self.find(*ino, what, self.repaired())?;
-                self.rescue(*ino, header)?;
+                let place = self.rescue(*ino, header)?;
+                self.find(*ino, format!("no name leads to inode {ino}; its place is {place}"), self.repaired())?;
             }
             if nameless.is_empty() {
                 let Some(ino) = self.numbers(IN_CYCLE)?.first().copied() else { return Ok(()) };
-                let what = format!("directory {ino} lies in itself; its place is /lost+found/#{ino}");
-                self.find(ino, what, self.repaired())?;
                 self.connection.execute("DELETE FROM naming WHERE ino = ?1", (ino,)).map_err(failed)?;
-                self.rescue(ino, header)?;
+                let place = self.rescue(ino, header)?;
+                self.find(ino, format!("directory {ino} lies in itself; its place is {place}"), self.repaired())?;
             }
             self.reach()?;
             self.count_names()?;
@@ -119,16 +117,18 @@ impl Checker<'_> {
         self.connection.query_row(statement, (), |row| row.get(0)).map_err(failed)
     }
 
-    /// Names inode `ino` in lost+found.
-    fn rescue(&mut self, ino: i64, header: &Header) -> Result<()> {
+    /// Names inode `ino` in lost+found. Returns its path.
+    fn rescue(&mut self, ino: i64, header: &Header) -> Result<String> {
         let commit = header.commit.next();
-        let home = self.lost_and_found(commit)?;
+        let (home, directory) = self.lost_and_found(commit)?;
         let mode = "SELECT mode FROM fileatt WHERE ino = ?1";
         let mode = self.connection.query_row(mode, (ino,), |row| row.get(0)).map_err(failed)?;
         let kind = Kind::from_mode(mode).ok_or_else(|| Error::Corrupt(format!("inode {ino} is of no kind")))?;
         let name = Name::new(format!("#{ino}").as_bytes()).expect("short, and without a slash");
-        let name = self.free_name(home, name)?;
-        self.link(commit, &NameRow { parent: number(home)?, name, ino: number(ino)?, kind, cookie: Cookie(0) })
+        let name = self.free_name(home, &name)?;
+        let [directory, last] = [&directory, &name].map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
+        self.link(commit, &NameRow { parent: number(home)?, name, ino: number(ino)?, kind, cookie: Cookie(0) })?;
+        Ok(format!("/{directory}/{last}"))
     }
 
     /// Adds the entry `row`, with a new cookie, and counts it in its directory and its inode.
@@ -147,42 +147,56 @@ impl Checker<'_> {
     }
 
     /// `name`, or with a number after it if the directory `parent` has it already.
-    fn free_name(&self, parent: i64, name: Name) -> Result<Name> {
-        let taken = "SELECT 1 FROM naming WHERE parent = ?1 AND name = ?2";
-        let mut candidate = name.clone();
-        for n in 1u32.. {
-            let found = self.connection.query_row(taken, (parent, candidate.as_bytes()), |_| Ok(())).optional();
-            if found.map_err(failed)?.is_none() {
-                break;
+    fn free_name(&self, parent: i64, name: &Name) -> Result<Name> {
+        let mut names = (0..).map(|number| numbered(name, number));
+        loop {
+            let candidate = names.next().expect("numbers enough");
+            if self.entry(parent, &candidate)?.is_none() {
+                return Ok(candidate);
             }
-            let mut bytes = name.as_bytes().to_vec();
-            bytes.extend_from_slice(format!(".{n}").as_bytes());
-            candidate = Name::new(&bytes).expect("short, and without a slash");
         }
-        Ok(candidate)
     }
 
-    /// The directory /lost+found, made if there is none.
-    fn lost_and_found(&mut self, commit: CommitNo) -> Result<i64> {
-        let name = Name::new(b"lost+found").expect("a valid name");
-        let found = "SELECT n.ino FROM naming n JOIN fileatt f ON f.ino = n.ino \
-                     WHERE n.parent = 1 AND n.name = ?1 AND f.mode & 61440 = 16384";
-        let found = self.connection.query_row(found, (name.as_bytes(),), |row| row.get(0)).optional();
-        if let Some(ino) = found.map_err(failed)? {
-            return Ok(ino);
-        }
+    /// The inode that `name` in `parent` leads to, and true if that is a directory.
+    fn entry(&self, parent: i64, name: &Name) -> Result<Option<(i64, bool)>> {
+        let entry = "SELECT n.ino, coalesce(f.mode & 61440 = 16384, 0) FROM naming n \
+                     LEFT JOIN fileatt f ON f.ino = n.ino WHERE n.parent = ?1 AND n.name = ?2";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        self.connection.query_row(entry, (parent, name.as_bytes()), read).optional().map_err(failed)
+    }
+
+    /// The directory /lost+found, or the next name that is no file's, and that name. Made if there
+    /// is none.
+    fn lost_and_found(&mut self, commit: CommitNo) -> Result<(i64, Name)> {
+        let usual = Name::new(b"lost+found").expect("a valid name");
+        let mut names = (0..).map(|number| numbered(&usual, number));
+        let name = loop {
+            let name = names.next().expect("numbers enough");
+            match self.entry(1, &name)? {
+                Some((ino, true)) => return Ok((ino, name)),
+                Some((_, false)) => {}
+                None => break name,
+            }
+        };
         let ino = self.next_id()?;
         let row = InodeRow { permissions: 0o700, ..self.new_row(ino)? };
         put_inode(&self.connection, commit, &row, None)?;
         let counted = "UPDATE volume SET inodes_used = inodes_used + 1";
         self.connection.execute(counted, ()).map_err(failed)?;
-        let name = self.free_name(1, name)?;
-        self.link(
-            commit,
-            &NameRow { parent: Ino::ROOT, name, ino: row.ino, kind: Kind::Directory, cookie: Cookie(0) },
-        )?;
-        Ok(ino)
+        let kind = Kind::Directory;
+        let entry = NameRow { parent: Ino::ROOT, name: name.clone(), ino: row.ino, kind, cookie: Cookie(0) };
+        self.link(commit, &entry)?;
+        Ok((ino, name))
     }
+}
+
+/// `name` with `number` after it, unless that is 0.
+fn numbered(name: &Name, number: u32) -> Name {
+    let mut bytes = name.as_bytes().to_vec();
+    if number > 0 {
+        bytes.extend_from_slice(format!(".{number}").as_bytes());
+    }
+    Name::new(&bytes).expect("short, and without a slash")
 }
 
 fn number(ino: i64) -> Result<Ino> {
