@@ -304,6 +304,11 @@ impl IntentLog {
         let size = self.file.metadata().map_err(|source| self.io("cannot look at", source))?.len();
         if !self.found.is_free {
             let needed = self.slots.of(self.kept).ok_or_else(|| Error::Bug("an intent log without a header".into()))?;
+            // One that was cut short gets its size again; the loss of what was there is accepted.
+            let whole = HEADER_BYTES + 2 * needed.half_bytes;
+            if size < whole {
+                fill(&self.file, size, whole).map_err(|source| self.io("cannot make", source))?;
+            }
             return Ok(needed.half_bytes);
         }
         let wanted = (self.bytes_wanted / 2 / SECTOR as u64 * SECTOR as u64).max(SECTOR as u64);

@@ -8,6 +8,7 @@
 
 use super::Record;
 use super::scan::{Halves, Item, Kind};
+use super::sector::SECTOR;
 use super::slot::{HEADER_BYTES, Slot, Slots, Stage};
 use crate::error::{Error, Result};
 use crate::row::OpNo;
@@ -137,12 +138,11 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
         )));
     }
     let io = |source| Error::Io { what: "cannot read the intent log", path: path.into(), source };
-    if file.metadata().map_err(io)?.len() < HEADER_BYTES + 2 * own.half_bytes {
-        return Ok(Found::without(format!("the intent log {name} is cut short; {give_up}")));
-    }
+    let len = file.metadata().map_err(io)?.len();
+    let cut = (len < HEADER_BYTES + 2 * own.half_bytes).then_some(len);
     let halves = Halves::read(file, header.uuid, epoch, own.half_bytes).map_err(io)?;
     let prepared = ours().find(|slot| slot.epoch > epoch).map(|slot| slot.epoch);
-    Ok(Walk { name: name.to_string(), give_up, slot: own, prepared, halves, header }.found())
+    Ok(Walk { name: name.to_string(), give_up, slot: own, cut, prepared, halves, header }.found())
 }
 
 /// Goes through the records.
@@ -150,6 +150,8 @@ struct Walk<'a> {
     name: String,
     give_up: String,
     slot: Slot,
+    /// Bytes of the file, if it lacks some.
+    cut: Option<u64>,
     /// The epoch of a mount that has not made its first commit.
     prepared: Option<u64>,
     halves: Halves,
@@ -172,6 +174,12 @@ impl Walk<'_> {
                 "the database is older than its intent log {name}, which has operations of mount {}; the database ends with commit {commit}, of mount {}; {}",
                 self.halves.epoch_max, self.slot.epoch, self.give_up
             ));
+        }
+        // A record that no other one vouches for may have been in the part that is gone.
+        if let Some(len) = self.cut.filter(|_| found.lost.is_none()) {
+            let next = found.records.last().map_or(self.header.counters.op, |last| last.last).next();
+            let what = format!("operation {} and what followed, if they were synced, cannot be read", next.0);
+            found.lost = Some(self.bad(&format!("is cut short at byte {len}"), &what));
         }
         found
     }
@@ -266,10 +274,17 @@ impl Walk<'_> {
             Some(seen) => format!("operations {} to {}", next.0, seen.0),
             None => format!("operation {} and what followed", next.0),
         };
-        let name = &self.name;
+        let how = match self.cut.filter(|len| byte + SECTOR as u64 > *len) {
+            Some(len) => format!("is cut short at byte {len}"),
+            None => format!("is damaged at byte {byte}"),
+        };
+        self.bad(&how, &format!("{which}, which were synced, cannot be read"))
+    }
+
+    fn bad(&self, how: &str, what: &str) -> String {
         format!(
-            "the intent log {name} is damaged at byte {byte}: {which}, which were synced, cannot be read; put back a copy of the file, \
-             or mount with --accept-loss, which gives them up"
+            "the intent log {} {how}: {what}; put back a copy of the file, or mount with --accept-loss, which gives them up",
+            self.name
         )
     }
 

@@ -112,6 +112,7 @@ pub(super) struct Halves {
     id: VolumeId,
     epoch: u64,
     half_bytes: u64,
+    /// As many sectors of each as the file has.
     halves: [Vec<u8>; 2],
     /// The newest round in each half.
     rounds: [Option<u64>; 2],
@@ -120,17 +121,14 @@ pub(super) struct Halves {
 }
 
 impl Halves {
-    /// Reads the halves, of `half_bytes` each; bytes that the file lacks read as ones.
+    /// Reads the halves, of `half_bytes` each; sectors that the file lacks read as blank.
     pub(super) fn read(file: &File, id: VolumeId, epoch: u64, half_bytes: u64) -> Result<Halves> {
         let size = file.metadata()?.len();
         let read = |half: u64| -> Result<Vec<u8>> {
             let start = HEADER_BYTES + half * half_bytes;
-            let len = usize::try_from(half_bytes).expect("a half fits memory");
-            let there = usize::try_from(size.saturating_sub(start).min(half_bytes)).expect("no more than a half");
-            let mut bytes = vec![0xff; if size < HEADER_BYTES { 0 } else { len }];
-            if !bytes.is_empty() {
-                file.read_exact_at(&mut bytes[..there], start)?;
-            }
+            let there = usize::try_from(size.saturating_sub(start).min(half_bytes)).expect("a half fits memory");
+            let mut bytes = vec![0; there / SECTOR * SECTOR];
+            file.read_exact_at(&mut bytes, start)?;
             Ok(bytes)
         };
         let halves = [read(0)?, read(1)?];
@@ -180,7 +178,8 @@ impl Halves {
     /// All there is of `round` from byte `from` of its half on; at its end what may have followed.
     pub(super) fn scan(&self, round: u64, from: u64) -> Vec<Item> {
         let base = round * self.half_bytes;
-        let len = self.half(round).len();
+        let len = usize::try_from(self.half_bytes).expect("a half fits memory");
+        let there = self.half(round).len();
         let mut items = Vec::new();
         let mut at = usize::try_from(from).expect("in a half");
         while at < len {
@@ -189,7 +188,7 @@ impl Halves {
                 at = end;
                 continue;
             }
-            let next = (at + SECTOR..len).step_by(SECTOR).find(|next| self.record(round, *next).is_some());
+            let next = (at + SECTOR..there).step_by(SECTOR).find(|next| self.record(round, *next).is_some());
             let is_rotten = self.is_rotten(round, at, next);
             let end = next.unwrap_or(len);
             items.push(Item::Bad { at: base + at as u64, end: base + end as u64, is_rotten });

@@ -324,9 +324,57 @@ fn a_half_that_is_not_there_is_damage_if_it_was_synced() {
     lost[start..end].copy_from_slice(&blank[start..end]);
     fs::write(place.path(), lost).expect("written");
     refused(&place.path(), &first(), "operations 1 to 4");
-    let whole = place.bytes().len() as u64;
-    fs::OpenOptions::new().write(true).open(place.path()).and_then(|file| file.set_len(whole - 1)).expect("cut");
-    refused(&place.path(), &first(), "cut short");
+}
+
+/// Opens the log at `path` although it lacks something, and tells its operations and what is lost.
+fn accepted(path: &Path, header: &Header) -> (Vec<u64>, Option<String>) {
+    let mut log = IntentLog::open(path, BYTES).expect("opens").with(Loss::Accept);
+    let lost = log.check(header).expect("accepted");
+    (log.records().iter().flat_map(|record| record.first.0..=record.last.0).collect(), lost)
+}
+
+#[test]
+fn a_log_that_is_cut_short_costs_what_lay_behind_the_cut() {
+    let mut place = Place::new();
+    let mut ends = Vec::new();
+    for op in 1..=8 {
+        if op == 5 {
+            place.log.switch();
+        }
+        place.append(op, 600);
+        place.sync();
+        let half = if op < 5 { 0 } else { BYTES / 2 };
+        ends.push(HEADER_BYTES + half + (op - 1) % 4 * 2 * SECTOR as u64 + 2 * SECTOR as u64);
+    }
+    let whole = place.bytes();
+    for cut in (HEADER_BYTES..whole.len() as u64).step_by(SECTOR / 2).chain([whole.len() as u64 - 1]) {
+        fs::write(place.path(), &whole[..usize::try_from(cut).expect("small")]).expect("written");
+        refused(&place.path(), &first(), &format!("is cut short at byte {cut}"));
+        let kept = (1..).zip(&ends).filter(|(_, end)| **end <= cut).map(|(op, _)| op).collect::<Vec<u64>>();
+        let (records, lost) = accepted(&place.path(), &first());
+        assert_eq!(records, kept, "cut at {cut}");
+        assert!(lost.expect("told").contains(&format!("{} ", kept.len() + 1)), "cut at {cut}");
+        assert_eq!(found(&place.path(), &header(EPOCH + 1, 3, 8)), Ok(vec![]), "nobody needs it");
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_short_is_as_long_again_once_the_loss_is_accepted() {
+    let mut place = Place::new();
+    (1..=3).for_each(|op| place.append(op, 600));
+    place.sync();
+    let whole = place.bytes();
+    let start = usize::try_from(HEADER_BYTES).expect("small");
+    for cut in [start + 5 * SECTOR, whole.len() - 1] {
+        fs::write(place.path(), &whole[..cut]).expect("written");
+        let kept = accepted(&place.path(), &first()).0;
+        let mut log = IntentLog::open(&place.path(), BYTES).expect("opens").with(Loss::Accept);
+        log.start(&first(), EPOCH + 2).expect("starts");
+        log.append(OpNo(9), OpNo(9), &[9; 100]).expect("appended");
+        assert_eq!(place.bytes().len(), whole.len(), "cut at {cut}");
+        assert_eq!(found(&place.path(), &header(EPOCH + 2, 2, 8)), Ok(vec![9]), "cut at {cut}");
+        assert_eq!(kept, if cut == whole.len() - 1 { vec![1, 2, 3] } else { vec![1, 2] });
+    }
 }
 
 #[test]

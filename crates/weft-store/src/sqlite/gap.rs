@@ -18,7 +18,7 @@ use crate::row::CommitNo;
 use crate::store::Header;
 
 /// The page of the first table that is made, in a new database and in a rebuilt one.
-const VOLUME_PAGE: u32 = 2;
+pub(super) const VOLUME_PAGE: u32 = 2;
 
 /// Commits that neither the database nor its write-ahead log has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

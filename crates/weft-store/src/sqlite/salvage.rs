@@ -147,8 +147,13 @@ pub(super) fn salvage_as(
     if damaged > 0 {
         salvage.miss("page", format!("{damaged} of {}", pages.count()), "what they held is not known");
     }
-    if found.volume.is_none() {
-        salvage.miss("volume", "its own row".into(), "block size and limits are guessed");
+    match &found.volume {
+        Some(own) if own.commit < found.newest() => {
+            let why = format!("it is of commit {}, and other rows are of commit {}", own.commit.0, found.newest().0);
+            salvage.miss("volume", "its own row".into(), why);
+        }
+        Some(_) => {}
+        None => salvage.miss("volume", "its own row".into(), "block size and limits are guessed"),
     }
     if found.damaged > 0 {
         salvage.miss("row", format!("{} rows", found.damaged), "they are not as they were written");
@@ -193,7 +198,8 @@ fn take_name(target: &Layout, new: &Path) -> Result<()> {
 /// Guesses the header of a volume whose own row is gone.
 fn guess(layout: &Layout, found: &Found, pages: &Pages) -> Header {
     let block = |cell| pages.record(cell).and_then(|record| rows::block(record.row?, &record.columns));
-    let longest = found.blocks.values().filter_map(|cell| block(*cell)).map(|(block, ..)| block.length).max();
+    let longest =
+        found.blocks.ids().flat_map(|id| found.blocks.of(id)).filter_map(block).map(|(block, ..)| block.length).max();
     let default = VolumeOptions::default();
     let options = VolumeOptions {
         block_size: longest.unwrap_or(default.block_size).next_power_of_two().clamp(4 << 10, 4 << 20),
@@ -271,10 +277,25 @@ impl Salvage<'_> {
         self.count(target)
     }
 
+    /// The row of an inode that is as it was written, with the commit that wrote it.
+    fn row(&self, ino: Ino) -> Option<(InodeRow, i64)> {
+        let record = self.pages.record(self.found.inodes.get(&ino)?.1)?;
+        rows::inode(record.row?, &record.columns).map(|(row, since, ..)| (row, since))
+    }
+
     fn extents(&self) -> BTreeMap<Ino, Extents> {
-        let mut extents = BTreeMap::<Ino, Extents>::new();
-        for ((ino, index), (_, block)) in &self.found.extents {
-            extents.entry(*ino).or_default().insert(*index, *block);
+        let (mut extents, mut last) = (BTreeMap::<Ino, Extents>::new(), None);
+        let block_size = u64::from(self.volume.options.block_size);
+        for ((ino, index), (since, block)) in &self.found.extents {
+            if last.as_ref().is_none_or(|(known, _)| known != ino) {
+                last = Some((*ino, self.row(*ino)));
+            }
+            let row = last.as_ref().and_then(|(_, row)| row.as_ref());
+            // A block behind the end of a file is of before the file was cut.
+            let is_gone = |row: &(InodeRow, i64)| *since < row.1 && index.saturating_mul(block_size) >= row.0.size;
+            if !row.is_some_and(is_gone) {
+                extents.entry(*ino).or_default().insert(*index, *block);
+            }
         }
         extents
     }
@@ -289,8 +310,8 @@ impl Salvage<'_> {
     ) -> Result<BTreeMap<BlockId, u32>> {
         let mut refs = BTreeMap::<BlockId, i64>::new();
         extents.values().flat_map(Extents::values).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
-        for block in self.found.blocks.keys() {
-            refs.entry(*block).or_insert(0);
+        for block in self.found.blocks.ids() {
+            refs.entry(block).or_insert(0);
         }
         let from = self.layout.segments.clone().map(Segments::new_to_read);
         let into = target.segments.clone().map(Segments::new);
@@ -330,21 +351,30 @@ impl Salvage<'_> {
 
     /// A block, if it can be read and is what was written.
     fn block(&self, id: BlockId, segments: Option<&Segments>) -> Option<(BlockRef, Block)> {
-        let record = self.pages.record(*self.found.blocks.get(&id)?)?;
-        let (block, ..) = rows::block(record.row?, &record.columns)?;
-        let bytes = match block.place {
+        let rows = self.found.blocks.of(id).filter_map(|cell| self.pages.record(cell));
+        let mut blocks = rows.filter_map(|record| Some(rows::block(record.row?, &record.columns)?.0));
+        let size = self.volume.options.block_size;
+        blocks.find_map(|block| {
+            let fits = block.length <= size && block.base.is_multiple_of(size.into());
+            let bytes = self.bytes(&block, segments).filter(|_| fits)?;
+            Some((block, bytes))
+        })
+    }
+
+    /// The bytes of a block, if they are what was written.
+    fn bytes(&self, block: &BlockRef, segments: Option<&Segments>) -> Option<Block> {
+        match block.place {
             Place::Segment { segment, offset } => {
                 let length = block.length as usize;
-                segments?.read(segment, offset, length, crate::store::ReadMode::Blocking).ok()??
+                let bytes = segments?.read(segment, offset, length, crate::store::ReadMode::Blocking).ok()??;
+                block.verify(&bytes).then_some(bytes)
             }
             Place::Database | Place::File(_) | Place::Own(_) => {
-                let record = self.pages.record(*self.found.bytes.get(&id)?)?;
-                Block::copy_of(record.columns.get(1)?.blob()?)
+                let records = self.found.bytes.of(block.id).filter_map(|cell| self.pages.record(cell));
+                let mut all = records.filter_map(|record| Some(Block::copy_of(record.columns.get(1)?.blob()?)));
+                all.find(|bytes| block.verify(bytes))
             }
-        };
-        let size = self.volume.options.block_size;
-        let fits = block.length <= size && block.base.is_multiple_of(size.into());
-        (fits && block.verify(&bytes)).then_some((block, bytes))
+        }
     }
 
     /// Brings the rows of inodes that are whole; tells their kinds.
@@ -397,12 +427,30 @@ impl Salvage<'_> {
     fn bring_xattrs(&mut self, connection: &Connection, inodes: &BTreeMap<Ino, Kind>) -> Result<()> {
         let statement = "INSERT INTO xattr (ino, name, value, since) VALUES (?1, ?2, ?3, ?4)";
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+        let older = self.older_xattrs();
         for ((ino, _), (_, cell)) in &self.found.xattrs {
-            let record = self.pages.record(*cell).filter(|_| inodes.contains_key(ino));
+            let record = self.pages.record(*cell).filter(|_| inodes.contains_key(ino) && !older.contains(ino));
             let Some((ino, name, value, ..)) = record.and_then(|record| rows::xattr(&record.columns)) else { continue };
             statement.execute((sql(ino.0), name.as_bytes(), value, sql(self.volume.commit.0))).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Returns inodes of which more attributes are found than they have. Some were removed, and
+    /// nothing tells which: none is brought, as they may be rights.
+    fn older_xattrs(&mut self) -> BTreeSet<Ino> {
+        let mut counts = BTreeMap::<Ino, u64>::new();
+        for (ino, _) in self.found.xattrs.keys() {
+            *counts.entry(*ino).or_default() += 1;
+        }
+        let rows = counts.into_iter().filter_map(|(ino, count)| Some((self.row(ino)?.0, count)));
+        let older = rows.filter(|(row, count)| u64::from(row.xattrs) < *count).collect::<Vec<_>>();
+        for (row, count) in older.iter().filter(|(row, _)| row.xattrs > 0) {
+            let why =
+                format!("{count} extended attributes are found of {}, and nothing tells which are older", row.xattrs);
+            self.told.missing.push(Missing { kind: "attributes", what: self.path(row.ino), why });
+        }
+        older.into_iter().map(|(row, _)| row.ino).collect()
     }
 
     /// Reports inodes whose attributes were not all found, gives the attributes up, and closes the

@@ -15,6 +15,7 @@ mod gone;
 mod inlined;
 mod log_filled;
 mod log_synced;
+mod misplaced;
 mod moments;
 mod older;
 mod opening;

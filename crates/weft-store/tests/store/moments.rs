@@ -54,6 +54,13 @@ impl Mount {
         self.log.name(commit).expect("named");
     }
 
+    /// Appends and syncs the operation that follows the last commit.
+    pub fn append(&mut self, operation: &[u8]) {
+        let op = self.store.header().expect("readable").counters.op.next();
+        self.log.append(op, op, operation).expect("appended");
+        self.log.syncer().and_then(|sync| sync.sync()).expect("synced");
+    }
+
     /// Copies the log to where that of a volume at `to` lies.
     pub fn copy_log(&self, to: &Path) {
         let beside = PathBuf::from(format!("{}-intents", to.display()));

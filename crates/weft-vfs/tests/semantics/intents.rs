@@ -465,6 +465,32 @@ fn accepted_loss_keeps_copies_and_goes_on_with_what_comes_before() {
     files.mount();
 }
 
+/// The disk, or a copy that was ended, kept the start of the log alone.
+#[test]
+fn what_precedes_the_end_of_a_log_that_is_cut_short_is_kept() {
+    for home in HOMES {
+        let files = with_records(home);
+        let whole = fs::read(files.log()).expect("readable");
+        let last = whole.windows(5).rposition(|bytes| bytes == b"small").expect("there");
+        // Where nothing was ever written, and in the last record.
+        for (cut, second) in [(whole.len() - 4096, Ok(b"small".to_vec())), (last, Err(ErrorKind::NotFound))] {
+            let cut_files = files.crashed();
+            let file = fs::OpenOptions::new().write(true).open(cut_files.log()).expect("opens");
+            file.set_len(cut as u64).expect("cut");
+            cut_files.assert_refused(&format!("is cut short at byte {cut}"));
+            let new = Files { directory: tempfile::tempdir().expect("a directory"), home };
+            sqlite::salvage(&cut_files.path(), &new.path(), &mut |_| {}).expect("brought");
+            let accepted = cut_files.try_mount(Loss::Accept).expect("accepted");
+            for mounted in [accepted, new.mount()] {
+                assert_eq!(mounted.get("committed"), Ok(vec![1; 3000]));
+                assert_eq!(mounted.get("first"), Ok(vec![14; 3000]));
+                assert_eq!(mounted.get("second"), second);
+                mounted.close();
+            }
+        }
+    }
+}
+
 /// Flips a byte of the one block of `name`, or sets it back.
 fn flip_block(files: &Files, mounted: &Mounted, name: &str) {
     let ino = mounted.vfs.lookup(Caller::ROOT, Ino::ROOT, name.as_bytes()).expect("there").ino;

@@ -110,8 +110,9 @@ fn foreign(alone: &Found, with: &Found) -> Option<String> {
     {
         return Some("it is of another volume".into());
     }
-    // Each commit writes the volume's row.
-    let (newest, end) = (alone.newest(), with.volume.as_ref().map(|volume| volume.commit));
+    // Each commit writes the volume's row. One elsewhere than in its own page is not the last one.
+    let last = |found: &Found| found.volume.as_ref().map(|volume| volume.commit);
+    let (newest, end) = (alone.newest(), with.opened.or_else(|| last(with).filter(|_| alone.opened.is_none())));
     if let Some(end) = end.filter(|end| *end < newest) {
         return Some(format!("it ends with commit {}, and the database has commit {} without it", end.0, newest.0));
     }

@@ -72,6 +72,12 @@ pub(super) struct Cell {
     index: u16,
 }
 
+impl Cell {
+    pub(super) fn page(self) -> u32 {
+        self.page
+    }
+}
+
 /// A record: the key of its row if it is one of a table with such keys, and the columns.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Record {

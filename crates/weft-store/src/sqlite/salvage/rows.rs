@@ -4,10 +4,12 @@
 use super::pages::{Cell, Look, Pages, Record, Value};
 use crate::batch::Counters;
 use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::sqlite::gap::VOLUME_PAGE;
 use crate::sqlite::inlined::Suspect;
 use crate::store::{BlockHome, Header, VolumeOptions};
 use crate::{FORMAT, Name, sums};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use weft_block::Slice;
 use weft_digest::{Digest, Kind};
 
@@ -17,16 +19,53 @@ pub(super) struct Found {
     pub(super) inodes: BTreeMap<Ino, (i64, Cell)>,
     pub(super) names: BTreeMap<(Ino, Vec<u8>), (i64, Cell)>,
     pub(super) extents: BTreeMap<(Ino, u64), (i64, BlockId)>,
-    pub(super) blocks: BTreeMap<BlockId, Cell>,
-    pub(super) bytes: BTreeMap<BlockId, Cell>,
+    pub(super) blocks: Copies,
+    pub(super) bytes: Copies,
     pub(super) xattrs: BTreeMap<(Ino, Vec<u8>), (i64, Cell)>,
     pub(super) volume: Option<Header>,
+    /// The last commit, as the page says that SQLite reads it from.
+    pub(super) opened: Option<CommitNo>,
     /// The sums of the rows of commits.
     pub(super) commits: BTreeMap<CommitNo, i64>,
     /// Rows of inodes that are not as they were written.
     pub(super) damaged_inodes: BTreeMap<Ino, Suspect>,
     /// Number of other such rows.
     pub(super) damaged: u64,
+}
+
+/// Copies of rows that do not say which commit wrote them: a disk that misplaced a write has an
+/// older one beside the newest. All are kept, since what a block holds tells which is right.
+#[derive(Default)]
+pub(super) struct Copies {
+    first: BTreeMap<BlockId, Cell>,
+    others: BTreeMap<BlockId, Vec<Cell>>,
+}
+
+impl Copies {
+    pub(super) fn put(&mut self, id: BlockId, cell: Cell) {
+        match self.first.entry(id) {
+            Entry::Vacant(place) => drop(place.insert(cell)),
+            Entry::Occupied(_) => self.others.entry(id).or_default().push(cell),
+        }
+    }
+
+    /// All rows of `id`.
+    pub(super) fn of(&self, id: BlockId) -> impl Iterator<Item = Cell> {
+        let others = self.others.get(&id).into_iter().flatten();
+        self.first.get(&id).into_iter().chain(others).copied()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = BlockId> {
+        self.first.keys().copied()
+    }
+
+    pub(super) fn has(&self, id: BlockId) -> bool {
+        self.first.contains_key(&id)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
 }
 
 /// Puts a value if it is newer.
@@ -55,12 +94,17 @@ impl Found {
             self.damaged_inodes.insert(suspect.ino, suspect);
         } else if let Some((block, _, holds)) = block(row, columns) {
             match holds {
-                true => drop(self.blocks.insert(block.id, cell)),
+                true => self.blocks.put(block.id, cell),
                 false => self.damaged += 1,
             }
         } else if let Some((volume, holds)) = volume(columns) {
             match holds {
-                true => self.volume = Some(volume),
+                true => {
+                    if cell.page() == VOLUME_PAGE {
+                        self.opened = Some(volume.commit);
+                    }
+                    self.take_volume(volume);
+                }
                 false => self.damaged += 1,
             }
         } else if let Some((commit, sum)) = commit(row, columns) {
@@ -68,7 +112,18 @@ impl Found {
         } else if let [Value::Null, Value::Blob(_)] = columns
             && let Ok(id) = u64::try_from(row)
         {
-            self.bytes.insert(BlockId(id), cell);
+            self.bytes.put(BlockId(id), cell);
+        }
+    }
+
+    /// Takes a row of the volume if it is newer than the one that is known. Mounts are compared
+    /// before commits: a volume whose newest commits were given up used their numbers again. The
+    /// page that SQLite reads comes first, so that a row of another volume does not count.
+    pub(super) fn take_volume(&mut self, volume: Header) {
+        let age = |volume: &Header| (volume.counters.epoch, volume.commit);
+        let is_newer = |known: &Header| known.uuid == volume.uuid && age(&volume) > age(known);
+        if self.volume.as_ref().is_none_or(is_newer) {
+            self.volume = Some(volume);
         }
     }
 

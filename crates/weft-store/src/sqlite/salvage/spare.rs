@@ -25,10 +25,11 @@ use weft_digest::{Digest, DirectoryHasher, Entry, Kind};
 pub(super) fn take(pages: &Pages, found: &mut Found) -> Option<Missing> {
     let spare = rows::find_free(pages);
     let mut taken = 0;
-    if found.volume.is_none() {
+    if let Some(volume) = &spare.volume {
         // Its page is never another one.
-        found.volume.clone_from(&spare.volume);
-        taken += u64::from(found.volume.is_some());
+        let known = found.volume.clone();
+        found.take_volume(volume.clone());
+        taken += u64::from(found.volume != known);
     }
     let mut taker = Taker { pages, found, spare: &spare, hasher: DirectoryHasher::new() };
     if taker.found.volume.as_ref().is_some_and(|volume| volume.options.digests) {
@@ -144,8 +145,8 @@ impl Taker<'_> {
 
     /// Bytes of a block; 0 if it is not known.
     fn length(&self, block: crate::row::BlockId) -> u64 {
-        let cell = self.found.blocks.get(&block).or_else(|| self.spare.blocks.get(&block));
-        let record = cell.and_then(|cell| self.pages.record(*cell));
+        let cell = self.found.blocks.of(block).chain(self.spare.blocks.of(block)).next();
+        let record = cell.and_then(|cell| self.pages.record(cell));
         let row = record.and_then(|record| rows::block(record.row?, &record.columns));
         row.map_or(0, |(block, ..)| block.length.into())
     }
@@ -156,13 +157,13 @@ impl Taker<'_> {
         }
         let mut taken = 0;
         for (_, block) in self.found.extents.values() {
-            if let Some(cell) = self.spare.blocks.get(block).filter(|_| !self.found.blocks.contains_key(block)) {
-                self.found.blocks.insert(*block, *cell);
-                taken += 1;
-            }
-            if let Some(cell) = self.spare.bytes.get(block).filter(|_| !self.found.bytes.contains_key(block)) {
-                self.found.bytes.insert(*block, *cell);
-                taken += 1;
+            for (found, spare) in
+                [(&mut self.found.blocks, &self.spare.blocks), (&mut self.found.bytes, &self.spare.bytes)]
+            {
+                if !found.has(*block) && spare.has(*block) {
+                    spare.of(*block).for_each(|cell| found.put(*block, cell));
+                    taken += 1;
+                }
             }
         }
         taken
