@@ -39,8 +39,11 @@ fn misplace(path: &Path, page: usize, content: &[u8]) {
     file.write_all_at(content, ((page - 1) * PAGE) as u64).expect("written");
 }
 
+/// The attributes of an inode.
+type Attributes = Vec<(Name, Vec<u8>)>;
+
 /// The content and the attributes of all that is in a volume.
-fn all(store: &dyn Store) -> (Contents, Vec<Vec<(Name, Vec<u8>)>>) {
+fn all(store: &dyn Store) -> (Contents, Vec<Attributes>) {
     (contents(store), (1..64).map(|ino| store.xattrs(Ino(ino)).expect("readable")).collect())
 }
 
