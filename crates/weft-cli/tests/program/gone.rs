@@ -208,5 +208,5 @@ fn a_name_whose_inode_has_no_row_is_an_error_that_says_what_to_do() {
     assert_eq!(names, ["deep", "large", "one", "two"]);
     place.umount();
     let log = fs::read_to_string(place.path("v/weft.log")).unwrap();
-    assert!(log.contains("the row of /few/two is gone; unmount") && log.contains("'weft check --repair'"), "{log}");
+    assert!(log.contains("the row of /few/two is gone; unmount") && log.contains("'weft check --repair v'"), "{log}");
 }
