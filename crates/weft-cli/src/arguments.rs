@@ -87,8 +87,8 @@ pub enum Command {
     /// Failures are named on standard error and counted, and the rest is copied. Files have their
     /// names only when they are whole and on the disk; nothing that is there is replaced. Exit code
     /// 0: all was copied. 1: what was named was not, or not as it was. 2: it could not be done, or
-    /// ended early, as on a full disk. 129, 130 or 143: a signal ended it; the second one ends it at
-    /// once.
+    /// ended early, as on a full disk. 129, 130 or 143: a signal ended it; the second one ends it
+    /// at once.
     #[command(after_long_help = examples::EXPORT)]
     Export(Export),
     /// Print the digests of files and directories, or verify a list of them
@@ -427,8 +427,8 @@ pub enum Blocks {
 
 #[derive(Args)]
 pub struct Digest {
-    /// Files and directories; VOLUME:PATH for one in a volume that is not mounted, and VOLUME:, with
-    /// the colon, for all of it. With --check: lists, or - for standard input
+    /// Files and directories; VOLUME:PATH for one in a volume that is not mounted, and VOLUME:,
+    /// with the colon, for all of it. With --check: lists, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// Verify what these lists name, as this command or b3sum printed them; a list without digests

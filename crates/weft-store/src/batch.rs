@@ -19,8 +19,8 @@ pub struct Batch {
     pub time: Timestamp,
     /// Counters as they are after it.
     pub counters: Counters,
-    /// Blocks to write before the rows that name them, for [`crate::CommitStore::apply`]. Their ids are
-    /// new and ascending.
+    /// Blocks to write before the rows that name them, for [`crate::CommitStore::apply`]. Their ids
+    /// are new and ascending.
     pub blocks: Vec<NewBlock>,
     /// Changes of `fileatt`.
     pub inodes: Vec<InodeChange>,

@@ -31,8 +31,8 @@ pub trait RowStore: Send + Sync {
     /// Up to `limit` entries of `parent` with a cookie above `after`, in cookie order.
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>>;
 
-    /// The same of those entries alone whose rows are as they were written, where [`RowStore::names`]
-    /// fails.
+    /// The same of those entries alone whose rows are as they were written, where
+    /// [`RowStore::names`] fails.
     fn whole_names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         self.names(parent, after, limit)
     }
@@ -76,7 +76,8 @@ pub trait RowStore: Send + Sync {
     /// Inodes that no name leads to: what was unlinked while open when the daemon ended.
     fn orphans(&self) -> Result<Vec<Ino>>;
 
-    /// Returns those of [`RowStore::orphans`] that a name leads to: they are damaged, and no orphans.
+    /// Returns those of [`RowStore::orphans`] that a name leads to: they are damaged, and no
+    /// orphans.
     fn misnamed(&self) -> Result<Vec<Ino>> {
         Ok(Vec::new())
     }
@@ -136,8 +137,8 @@ pub trait BlockStore: Send + Sync {
     }
 
     /// Has `visit` look at each of `blocks`, with its place among them, in their order and as soon
-    /// as it is here: read as by [`BlockStore::read_block`]. Those that lie together are read together.
-    /// Fails if all that was not visited cannot be had.
+    /// as it is here: read as by [`BlockStore::read_block`]. Those that lie together are read
+    /// together. Fails if all that was not visited cannot be had.
     fn read_blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) -> Result<()> {
         for (at, block) in blocks.iter().enumerate() {
             let read = self.read_block(block, ReadMode::Blocking);
@@ -146,8 +147,8 @@ pub trait BlockStore: Send + Sync {
         Ok(())
     }
 
-    /// Bytes of blocks that are best read together by [`BlockStore::read_blocks`]: so many that nothing
-    /// is waited for in between, so few that others may read meanwhile.
+    /// Bytes of blocks that are best read together by [`BlockStore::read_blocks`]: so many that
+    /// nothing is waited for in between, so few that others may read meanwhile.
     fn run_bytes(&self) -> u64 {
         1 << 20
     }

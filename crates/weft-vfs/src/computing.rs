@@ -84,8 +84,8 @@ struct Look {
     user: u32,
     ino: Ino,
     begun: Instant,
-    /// The owner of what is computed for it and the time until it may, once something is: None if it
-    /// may take as long as it does.
+    /// The owner of what is computed for it and the time until it may, once something is: None if
+    /// it may take as long as it does.
     limit: Option<Option<(u32, Instant)>>,
 }
 
@@ -399,8 +399,8 @@ impl Vfs {
         Ok(result)
     }
 
-    /// Does `work`, which looks at inode `ino` for `user` and does no more: of a link of another user
-    /// it takes no longer than [`LengthWaits`] allows. `TimedOut` then, else as `work`.
+    /// Does `work`, which looks at inode `ino` for `user` and does no more: of a link of another
+    /// user it takes no longer than its bound allows. `TimedOut` then, else as `work`.
     pub fn looking<T>(&self, user: u32, ino: Ino, work: impl FnOnce() -> Result<T>) -> Result<T> {
         LOOK.set(Some(Look { user, ino, begun: Instant::now(), limit: None }));
         let done = work();

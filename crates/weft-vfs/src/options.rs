@@ -97,8 +97,8 @@ impl Options {
     }
 }
 
-/// Users whose links work, or may run code that their maker brings. The code runs without privileges
-/// and with bounds, but it runs.
+/// Users whose links work, or may run code that their maker brings. The code runs without
+/// privileges and with bounds, but it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// Nobody's.

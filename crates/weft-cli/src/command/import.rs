@@ -300,7 +300,8 @@ impl Importer<'_> {
             }
         };
         let Some(there) = in_the_way else { return Ok(Made::New(make(name)?.ino)) };
-        // No inode has the number of another one, but an interrupted import may have left this name.
+        // No inode has the number of another one, but an interrupted import may have left this
+        // name.
         let temporary = format!(".weft-import-{}-{}", there.ino.0, std::process::id());
         let made = make(temporary.as_bytes())?;
         self.replace(parent, temporary.as_bytes(), name)?;

@@ -1,10 +1,10 @@
 //! Waits of users for the lengths of links of others.
 //!
-//! stat(2) of a link computes its length, which may take for ever, and `ls` with colors asks for the
-//! attributes of all that a directory has. So the links of one owner keep others waiting for a few
-//! seconds, all of them together, and then for a moment each: stat fails with `ETIMEDOUT` until the
-//! length is known. Not bounded: requests of the owner, those about links of root or of the user
-//! who serves the mount, and reads, by which a program asks for that one file.
+//! stat(2) of a link computes its length, which may take for ever, and `ls` with colors asks for
+//! the attributes of all that a directory has. So the links of one owner keep others waiting for a
+//! few seconds, all of them together, and then for a moment each: stat fails with `ETIMEDOUT` until
+//! the length is known. Not bounded: requests of the owner, those about links of root or of the
+//! user who serves the mount, and reads, by which a program asks for that one file.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

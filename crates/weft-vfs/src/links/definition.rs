@@ -64,8 +64,8 @@ pub enum ViewKind {
     Members,
 }
 
-/// A link to be made in a directory, as the attribute [`crate::LINK`] of that directory takes it
-/// from programs, behind a [`crate::Nonce`].
+/// A link to be made in a directory, as the attribute [`weft_attributes::Attribute::Link`] of that
+/// directory takes it from programs, behind a [`crate::Nonce`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkOrder {
     /// Its name there.

@@ -48,8 +48,8 @@ pub(super) fn encode(entries: &[ListedRow]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the value of the attribute [`crate::DIGEST_ENTRIES`]. None if no volume gives such a
-/// value.
+/// Decodes the value of the attribute [`weft_attributes::Attribute::DigestEntries`]. None if no
+/// volume gives such a value.
 pub fn decode(mut bytes: &[u8]) -> Option<Vec<ListedEntry>> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
