@@ -3,8 +3,9 @@
 //! stat(2) of a link computes its length, which may take for ever, and `ls` with colors asks for
 //! the attributes of all that a directory has. So the links of one owner keep others waiting for a
 //! few seconds, all of them together, and then for a moment each: stat fails with `ETIMEDOUT` until
-//! the length is known. Not bounded: requests of the owner, those about links of root or of the
-//! user who serves the mount, and reads, by which a program asks for that one file.
+//! the length is known. So does open(2), for which the kernel asks in the same way. Not bounded:
+//! requests of the owner, those about links of root or of the user who serves the mount, and those
+//! for a program that has the file open.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
