@@ -1,10 +1,10 @@
 //! Requests about inodes as such.
 
 use super::closed::Node;
-use super::{Failure, Outcome, Server};
+use super::{Outcome, Server};
 use crate::protocol::flags::{GETATTR_FH, fattr};
 use crate::protocol::{Body, Header, Reply};
-use weft_vfs::{Attributes, Ino, SetAttributes, SetTime, Timestamp, Writer};
+use weft_vfs::{Attributes, ErrorKind, Ino, SetAttributes, SetTime, Timestamp, Writer};
 
 impl Server {
     pub(super) fn forget(&self, number: u64, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
@@ -40,32 +40,20 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the attributes of `node` to who looks at it alone.
-    fn looked_at(&self, header: &Header, node: Node) -> Result<Attributes, Failure> {
-        let mut other = None;
-        let looked = self.vfs.looking(header.uid, node.ino, || match self.look_at(header, node) {
-            Ok(attributes) => Ok(Some(attributes)),
-            Err(Failure::Vfs(error)) => Err(error),
-            Err(failure) => {
-                other = Some(failure);
-                Ok(None)
-            }
-        });
-        match (looked?, other) {
-            (Some(attributes), _) => Ok(attributes),
-            (None, failure) => Err(failure.unwrap_or(Failure::Errno(libc::ESTALE))),
-        }
+    /// Returns the attributes of `node` to a user who looks at it and does no more.
+    fn looked_at(&self, header: &Header, node: Node) -> weft_vfs::Result<Attributes> {
+        self.vfs.looking(header.uid, node.ino, || self.look_at(header, node))
     }
 
-    fn look_at(&self, header: &Header, node: Node) -> Result<Attributes, Failure> {
+    fn look_at(&self, header: &Header, node: Node) -> weft_vfs::Result<Attributes> {
         let mut attributes = self.vfs.attributes(node.ino)?;
         if attributes.computed.is_some() {
             self.links.settle(&self.vfs, node.ino)?;
             attributes = self.vfs.attributes(node.ino)?;
         }
         // The kernel looks the name up again, and finds the node that is for this user.
-        let attributes = self.told_at(node, header.uid, attributes)?.ok_or(Failure::Errno(libc::ESTALE))?;
-        Ok(self.vfs.seen_attributes(attributes)?)
+        let attributes = self.told_at(node, header.uid, attributes)?.ok_or(ErrorKind::Stale)?;
+        self.vfs.seen_attributes(attributes)
     }
 
     pub(super) fn setattr(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
