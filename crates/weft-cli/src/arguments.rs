@@ -542,11 +542,11 @@ pub struct Mount {
     pub foreground: bool,
     #[command(flatten)]
     pub open: Open,
-    /// How requests come: auto (over io_uring where the kernel offers that) or device (over
+    /// Transport of requests: auto (over io_uring where the kernel offers that) or device (over
     /// /dev/fuse)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub transport: String,
-    /// Where the thread runs that serves the device: follow (on the processor of the program it
+    /// Processor of the thread that serves the device: follow (on the processor of the program it
     /// serves), free, or a processor's number
     #[arg(long, value_name = "WHERE", default_value = "follow")]
     pub placement: String,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct Prove {
     /// The directory, or VOLUME:PATH for one in a volume that is not mounted
     pub directory: OsString,
-    /// What it holds: a path in it
+    /// A path in it, of which the proof says what it holds
     pub path: OsString,
     /// Read all content, also where digests are kept
     #[arg(long)]
