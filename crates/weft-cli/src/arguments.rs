@@ -289,6 +289,17 @@ pub enum Whose {
     Everybody,
 }
 
+/// Users whose links work.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LinkOwners {
+    /// Nobody's
+    Nobody,
+    /// Those of the super-user and of the user who mounts or serves the volume
+    Own,
+    /// Everybody's
+    Everybody,
+}
+
 /// Whether something is done.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnOff {
@@ -637,10 +648,12 @@ pub struct Open {
     /// volume, and for the super-user
     #[arg(long, value_name = "DIR")]
     pub keys: Option<PathBuf>,
-    /// Whose transformation links show anything, and who may push networks onto files. Where users
-    /// do not trust each other: a link of one may keep others waiting who use its directory
-    #[arg(long, value_name = "WHOSE", default_value = "everybody")]
-    pub links: Whose,
+    /// Whose transformation links show anything, and who may push networks onto files: a link that
+    /// takes long can keep others waiting who use its directory. Where others than the user who
+    /// mounts can use the volume (root's mounts, allow_other, 'weft serve', --nfs): own, if not
+    /// given; else everybody
+    #[arg(long, value_name = "WHOSE")]
+    pub links: Option<LinkOwners>,
     /// Whose transformation links may run code that their maker brings (the stages exec, wasm and
     /// library)
     #[arg(long, value_name = "WHOSE", default_value = "root")]

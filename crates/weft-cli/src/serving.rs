@@ -1,6 +1,6 @@
 //! Settings of daemons that serve a volume, from the arguments.
 
-use crate::arguments::{Open, Served, Whose};
+use crate::arguments::{self, Open, Served, Whose};
 use crate::command::usage;
 use crate::confinement::{self, Files, Serves};
 use crate::daemon::is_reexec;
@@ -15,7 +15,7 @@ use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
 use weft_store::{DiskCacheOptions, Location};
 use weft_transform::Bounds;
-use weft_vfs::{AtimePolicy, Exported, Keys, Options, Vfs};
+use weft_vfs::{AtimePolicy, Exported, Keys, LinkOwners, Options, Vfs};
 
 /// Default size of the disk cache in bytes.
 const DISK_CACHE_BYTES: u64 = 10 << 30;
@@ -36,8 +36,8 @@ pub fn say_if_unconfined() {
 
 impl Open {
     /// Returns the options for opening the volume, with `block_cache_bytes` of cached blocks by
-    /// default.
-    pub fn options(&self, block_cache_bytes: u64) -> Result<Options> {
+    /// default, and the defaults for one that other users can use if `is_shared`.
+    pub fn options(&self, block_cache_bytes: u64, is_shared: bool) -> Result<Options> {
         let interval = Duration::try_from_secs_f64(self.commit_interval).ok().filter(|interval| !interval.is_zero());
         let Some(commit_interval) = interval else {
             return usage(format!("commit interval {} is not a number of seconds above 0", self.commit_interval));
@@ -53,7 +53,7 @@ impl Open {
             read_ahead_bytes: self.read_ahead,
             memo_bytes_max: self.memo,
             networks: Bounds { temporary_bytes: self.temporary, ..Bounds::default() },
-            links: exported(self.links),
+            links: self.link_owners(is_shared),
             exported: exported(self.exported_stages),
             keys: self.keys.as_deref().map(keys).transpose()?,
             atime: match (self.noatime, self.strictatime) {
@@ -64,6 +64,17 @@ impl Open {
             read_only: self.read_only,
             background: true,
         })
+    }
+
+    /// Returns the users whose links work on a volume that others can use, if `is_shared`, too.
+    fn link_owners(&self, is_shared: bool) -> LinkOwners {
+        match self.links {
+            Some(arguments::LinkOwners::Nobody) => LinkOwners::Nobody,
+            Some(arguments::LinkOwners::Own) => LinkOwners::Own,
+            Some(arguments::LinkOwners::Everybody) => LinkOwners::Everybody,
+            None if is_shared => LinkOwners::Own,
+            None => LinkOwners::Everybody,
+        }
     }
 
     /// Refuses options that set how a volume in PostgreSQL is held, for one that lies in files.

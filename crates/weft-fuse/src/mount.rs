@@ -39,8 +39,8 @@ impl MountOptions {
         if self.source.is_empty() { OsStr::new("weft") } else { &self.source }
     }
 
-    /// True if several users may use it.
-    pub(crate) fn is_shared(&self) -> bool {
+    /// True if other users than the one who mounts may use it.
+    pub fn is_shared(&self) -> bool {
         self.allow_other || rustix::process::geteuid().is_root()
     }
 

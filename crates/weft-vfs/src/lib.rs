@@ -52,7 +52,7 @@ pub use links::{LinkDefinition, LinkError, LinkOrder, Memo, Opening, Pushed, Sco
 pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, MADE_AS, Nonce, Nonces, SharedPart, decode as decode_entries};
-pub use options::{AtimePolicy, Exported, Keys, Options};
+pub use options::{AtimePolicy, Exported, Keys, LinkOwners, Options};
 pub use permission::Access;
 pub use secrets::Secret;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};

@@ -31,7 +31,7 @@ pub struct Options {
     /// Bounds on what the networks of links keep while they run.
     pub networks: weft_transform::Bounds,
     /// Users whose links show anything, and who may push networks onto their files.
-    pub links: Exported,
+    pub links: LinkOwners,
     /// Users whose links may run code of their own ([`weft_transform::Network::is_exported`]).
     pub exported: Exported,
     /// Keys that links may use, if any.
@@ -58,7 +58,7 @@ impl Default for Options {
             read_ahead_bytes: None,
             memo_bytes_max: 4 << 30,
             networks: weft_transform::Bounds::default(),
-            links: Exported::Everybody,
+            links: LinkOwners::Everybody,
             exported: Exported::Root,
             keys: None,
             atime: AtimePolicy::Relative,
@@ -97,7 +97,7 @@ impl Options {
     }
 }
 
-/// Users whose links work, or may run code that their maker brings. The code runs without
+/// Users whose links may run code that their maker brings. The code runs without
 /// privileges and with bounds, but it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
@@ -116,6 +116,29 @@ impl Exported {
             Exported::Nobody => false,
             Exported::Root => uid == 0,
             Exported::Everybody => true,
+        }
+    }
+}
+
+/// Users whose links work. The kernel locks an inode while it asks for its length, so that a link
+/// that takes long can hold up those who use its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkOwners {
+    /// Nobody.
+    Nobody,
+    /// The super-user, and the user of this process.
+    Own,
+    /// Everybody.
+    Everybody,
+}
+
+impl LinkOwners {
+    /// True if user `uid` is among them.
+    pub(crate) fn allows(self, uid: u32) -> bool {
+        match self {
+            LinkOwners::Nobody => false,
+            LinkOwners::Own => uid == 0 || uid == rustix::process::geteuid().as_raw(),
+            LinkOwners::Everybody => true,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::links::{
 };
 use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
-use crate::options::{Exported, Options};
+use crate::options::{Exported, LinkOwners, Options};
 use crate::stop::{Miss, Stop};
 use crate::volume::{FailedWriteback, Locality};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -79,7 +79,7 @@ pub(crate) struct State {
     /// Users whose links may run code of their own.
     pub(crate) exported: Exported,
     /// Users whose links show anything.
-    pub(crate) links: Exported,
+    pub(crate) links: LinkOwners,
     /// User whose links may use keys, beside the super-user's.
     pub(crate) keys_of: Option<u32>,
     /// True if the way in reports opens and closes of files.

@@ -45,7 +45,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
         keep_written: arguments.nfs.is_some(),
         // The kernel caches changes that the volume does not have.
         shared_bytes_max: shared_bytes(&arguments)?,
-        ..arguments.open.options(BLOCK_CACHE_BYTES)?
+        ..arguments.open.options(BLOCK_CACHE_BYTES, mount.is_shared() || arguments.nfs.is_some())?
     };
     mount.access_times = vfs.atime;
     let nfs = arguments.nfs.map(|address| arguments.served.options(address)).transpose()?;

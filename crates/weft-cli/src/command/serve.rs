@@ -31,7 +31,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
         user::take_process(&user::named(name)?)?;
     }
     let options = arguments.served.options(arguments.nfs)?;
-    let vfs = Options { keep_written: true, ..arguments.open.options(memory_bytes() / 4)? };
+    let vfs = Options { keep_written: true, ..arguments.open.options(memory_bytes() / 4, true)? };
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }

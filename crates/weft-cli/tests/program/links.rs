@@ -42,7 +42,7 @@ fn a_link_in_a_sticky_directory_of_another_user_is_refused_in_words() {
     }
     place.weft(&["init", "v"]).well();
     let directory = place.directory("m");
-    place.weft(&["mount", "v", "m", "-o", "allow_other"]).well();
+    place.weft(&["mount", "v", "m", "-o", "allow_other", "--links", "everybody"]).well();
     std::fs::write(directory.join("file"), "abc").unwrap();
     std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o1777)).unwrap();
     let said = place.weft_as_stranger(&["link", "m/file", "m/new", "-n", "upper"]);

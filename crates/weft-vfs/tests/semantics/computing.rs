@@ -176,17 +176,19 @@ fn filling_up_to_a_write_far_behind_the_end_can_be_interrupted() {
 
 #[test]
 fn links_work_for_those_who_may_have_them() {
-    use weft_vfs::{Exported, Pushed, Scope};
+    use weft_vfs::{LinkOwners, Pushed, Scope};
     let user = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
+    let served_by = rustix::process::geteuid().as_raw();
     for (links, by_root, by_user) in [
-        (Exported::Nobody, Some(ErrorKind::NotPermitted), Some(ErrorKind::NotPermitted)),
-        (Exported::Root, None, Some(ErrorKind::NotPermitted)),
-        (Exported::Everybody, None, None),
+        (LinkOwners::Nobody, Some(ErrorKind::NotPermitted), Some(ErrorKind::NotPermitted)),
+        (LinkOwners::Own, None, Some(ErrorKind::NotPermitted)),
+        (LinkOwners::Everybody, None, None),
     ] {
         let volume = Volume::with(volume_options(), Options { links, ..options() });
         let file = volume.file("file");
         volume.write(file, 0, b"abc\n");
         for (caller, name, refused) in [(Caller::ROOT, "by root", by_root), (user, "by a user", by_user)] {
+            let refused = refused.filter(|_| links == LinkOwners::Nobody || caller.uid != served_by);
             volume.change(file, SetAttributes { uid: Some(caller.uid), ..SetAttributes::default() });
             let pushed = Pushed { network: "upper".into(), code: Vec::new(), may_resize: true };
             let pushed = volume.vfs.push(caller, file, Scope::Everybody, &pushed);
@@ -198,7 +200,7 @@ fn links_work_for_those_who_may_have_them() {
             if let Ok(made) = made {
                 volume.change(made.ino, SetAttributes { uid: Some(1001), ..SetAttributes::default() });
                 let read = volume.all(made.ino).map_err(|error| error.kind());
-                let works = links == Exported::Everybody;
+                let works = links == LinkOwners::Everybody || links == LinkOwners::Own && served_by == 1001;
                 assert_eq!(read, if works { Ok(b"ABC\n".to_vec()) } else { Err(ErrorKind::NotPermitted) });
             }
         }

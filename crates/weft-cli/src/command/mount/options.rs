@@ -131,7 +131,7 @@ fn take_value(name: &str, value: &str, arguments: &mut Mount) -> Result<bool> {
         "memo" => arguments.open.memo = size(name, value)?,
         "temporary" => arguments.open.temporary = size(name, value)?,
         "keys" => arguments.open.keys = Some(path(name, value)?),
-        "links" => arguments.open.links = word(name, value)?,
+        "links" => arguments.open.links = Some(word(name, value)?),
         "exported-stages" => arguments.open.exported_stages = word(name, value)?,
         "transport" => arguments.transport = value.into(),
         "placement" => arguments.placement = value.into(),

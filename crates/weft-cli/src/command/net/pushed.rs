@@ -73,7 +73,10 @@ impl Used {
                 "for one that has it open: the volume must be mounted so that the kernel tells of opens \
                  ('weft mount --opens'), and the network must leave the length as it is"
             ),
-            Err(Errno::PERM) => bail!("it is for the owner of the file, and of what the network uses, to say"),
+            Err(Errno::PERM) => bail!(
+                "it is for the owner of the file, and of what the network uses, to say; and whose networks work, for \
+                 who mounts the volume ('weft mount --links')"
+            ),
             Err(Errno::INVAL) if OPCODE == POP => bail!("nothing is pushed there"),
             Err(Errno::INVAL) => {
                 bail!("it must be a regular file, and the network reads nothing but that, and code that it runs")
