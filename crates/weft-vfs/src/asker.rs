@@ -10,11 +10,11 @@
 //! with the request. A thread of another PID namespace has none that count, nor does one whose
 //! /proc entry names another user or group.
 
-use crate::caller::Credentials;
 use crate::computing::requesting_user;
 use std::cell::{OnceCell, RefCell};
 use std::mem::ManuallyDrop;
 use weft_transform::whose;
+use weft_tree::Credentials;
 
 /// The one on whose behalf something is looked at.
 #[derive(Clone, Debug, Default)]

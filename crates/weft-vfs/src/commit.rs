@@ -8,21 +8,19 @@
 mod build;
 mod carried;
 mod naming;
-mod snapshot;
 mod syncs;
 mod time;
 
-pub(crate) use snapshot::Snapshot;
 use syncs::Begun;
 pub(crate) use syncs::Syncs;
 
 use crate::blocking::Wait;
-use crate::error::{Error, ErrorKind, Result};
 use crate::volume::{Log, Vfs};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering;
 use weft_store::log::{LogSync, OperationLog};
 use weft_store::{BlockRef, CommitNo, Durability, OpNo};
+use weft_tree::{Error, ErrorKind, Result, Snapshot};
 
 /// Rows after which a commit does not wait for its interval.
 pub(crate) const ROWS_EAGER: usize = 50_000;
@@ -72,10 +70,10 @@ impl Vfs {
     fn sync_changes(&self) -> Result<()> {
         let (target, is_durable, is_short) = {
             let state = self.state.lock();
-            if state.named >= state.counters.op {
+            if state.named >= state.tree.counters.op {
                 return Ok(());
             }
-            (state.counters.op, state.durable >= state.counters.op, state.journal.is_short())
+            (state.tree.counters.op, state.durable >= state.tree.counters.op, state.tree.journal.is_short())
         };
         if self.options.read_only {
             return Ok(());
@@ -104,10 +102,10 @@ impl Vfs {
         let Some(log) = self.log.as_ref().filter(|_| !self.options.read_only) else { return Ok(()) };
         let target = {
             let state = self.state.lock();
-            if state.durable.max(state.logged) >= state.counters.op {
+            if state.durable.max(state.logged) >= state.tree.counters.op {
                 return Ok(());
             }
-            state.counters.op
+            state.tree.counters.op
         };
         let mut log = log.lock();
         if !log.file.outlives_process() {
@@ -183,7 +181,7 @@ impl Vfs {
             if log.broken.is_some() || !log.is_begun || state.committed > state.logged {
                 return None;
             }
-            (state.logged.next(), state.counters.op, state.journal.unlogged()?)
+            (state.logged.next(), state.tree.counters.op, state.tree.journal.unlogged()?)
         };
         if !log.file.fits(unlogged.bytes.len()) {
             return None;
@@ -204,7 +202,7 @@ impl Vfs {
             }
         };
         let mut state = self.state.lock();
-        state.journal.mark_logged(&unlogged);
+        state.tree.journal.mark_logged(&unlogged);
         state.logged = last;
         if log.file.is_half_full() && !log.retired && !self.kicked.load(Ordering::Relaxed) {
             // So that there is a half to go on in before this one is full.
@@ -219,7 +217,7 @@ impl Vfs {
         if self.options.read_only {
             return Ok(());
         }
-        let target = self.state.lock().counters.op;
+        let target = self.state.lock().tree.counters.op;
         self.commit_until(target, Durability::Eventual)
     }
 
@@ -228,11 +226,11 @@ impl Vfs {
     /// Unlike [`Vfs::sync`] it does not leave them to the intent log. Errors as there.
     pub fn commit_durably(&self) -> Result<CommitNo> {
         if !self.options.read_only {
-            let target = self.state.lock().counters.op;
+            let target = self.state.lock().tree.counters.op;
             let mut turn = self.committing.lock();
             let is_done = {
                 let state = self.state.lock();
-                state.committed.min(state.durable) >= target && state.dirty_bytes == 0
+                state.committed.min(state.durable) >= target && state.tree.dirty_bytes == 0
             };
             if !is_done {
                 self.commit_once(&mut turn, Durability::Durable)?;
@@ -251,7 +249,7 @@ impl Vfs {
             let state = self.state.lock();
             match durability {
                 Durability::Durable => state.durable >= target,
-                Durability::Eventual => state.committed >= target && state.dirty_bytes == 0,
+                Durability::Eventual => state.committed >= target && state.tree.dirty_bytes == 0,
             }
         };
         if done { Ok(()) } else { self.commit_once(&mut turn, durability) }
@@ -284,10 +282,10 @@ impl Vfs {
         }
         let target = {
             let state = self.state.lock();
-            if state.failure.is_some() || !state.journal.is_short() {
+            if state.failure.is_some() || !state.tree.journal.is_short() {
                 return false;
             }
-            state.counters.op
+            state.tree.counters.op
         };
         self.log_operations(target).unwrap_or(false)
     }
@@ -297,7 +295,7 @@ impl Vfs {
         let mut turn = self.committing.lock();
         let since = self.commits.load(Ordering::Relaxed).saturating_sub(self.synced_at.load(Ordering::Relaxed));
         let durability = if since < DURABLE_AFTER_SYNC { Durability::Durable } else { Durability::Eventual };
-        if self.state.lock().dirty_bytes == 0 {
+        if self.state.lock().tree.dirty_bytes == 0 {
             return Ok(());
         }
         self.commit_once(&mut turn, durability)
@@ -341,7 +339,8 @@ impl Vfs {
         let mut replaced = Vec::new();
         let result = match stored {
             Ok(blocks) => {
-                state.finish(&snapshot, &blocks);
+                state.failure = None;
+                state.tree.finish(&snapshot, &blocks);
                 state.committed = snapshot.batch.counters.op;
                 state.last_commit = (number, Some(snapshot.batch.time));
                 if durability == Durability::Durable {
@@ -361,7 +360,7 @@ impl Vfs {
                 if was_in_doubt || (snapshot.is_sent && error.leaves_doubt()) {
                     turn.in_doubt = Some((snapshot, durability));
                 } else {
-                    state.thaw(&snapshot);
+                    state.tree.thaw(&snapshot);
                 }
                 // Whoever waits for room goes on waiting if there will be another try.
                 if tries == Tries(1) || !error.is_conflict() {
@@ -371,9 +370,9 @@ impl Vfs {
                 Err(error)
             }
         };
-        while state.is_to_evict() {
+        while state.tree.is_to_evict() {
             MutexGuard::bump(&mut state);
-            state.evict();
+            state.tree.evict();
         }
         drop(state);
         replaced.into_iter().for_each(|id| self.blocks.forget(id));
@@ -414,11 +413,11 @@ impl Vfs {
     fn snapshot(&self, durability: Durability) -> (Snapshot, Durability) {
         let mut log = self.log.as_ref().map(|log| log.lock());
         let mut state = self.state.lock();
-        let left = log.as_mut().and_then(|log| log.file.leave(state.counters.epoch, false));
+        let left = log.as_mut().and_then(|log| log.file.leave(state.tree.counters.epoch, false));
         if let Some(epoch) = left {
-            state.counters.epoch = epoch;
+            state.tree.counters.epoch = epoch;
         }
-        let mut snapshot = state.freeze();
+        let mut snapshot = state.tree.freeze();
         drop(state);
         if left.is_some() {
             tracing::warn!("the intent log is gone; until the next mount each fsync is a commit");
@@ -468,12 +467,12 @@ impl Vfs {
             return self.commit();
         }
         let mut state = self.state.lock();
-        let seen = (state.finished, self.commits_failed.load(Ordering::Relaxed));
-        if state.room(bytes).is_ok() {
+        let seen = (state.tree.finished, self.commits_failed.load(Ordering::Relaxed));
+        if state.tree.room(bytes).is_ok() {
             return Ok(());
         }
         self.kick();
-        while state.finished == seen.0 {
+        while state.tree.finished == seen.0 {
             if self.commits_failed.load(Ordering::Relaxed) != seen.1 {
                 return Err(state.failure.unwrap_or(ErrorKind::Io).into());
             }

@@ -12,7 +12,6 @@
 
 mod length_waits;
 
-use crate::error::{ErrorKind, Result};
 use crate::stats::largest;
 use crate::volume::Vfs;
 use length_waits::LengthWaits;
@@ -29,6 +28,7 @@ use std::time::{Duration, Instant};
 use weft_store::Ino;
 use weft_transform::interrupt::{self, PERIOD};
 use weft_transform::whose;
+use weft_tree::{ErrorKind, Result};
 
 /// Interruptions that are remembered of requests which nobody knows: they came before them, or
 /// after.

@@ -1,10 +1,8 @@
 //! Doors for the fuzzer to decoders that are private: each takes any bytes, and panics only if a
 //! promise is broken.
 
-use crate::acl::Acl;
-use crate::journal::Journal;
-use crate::mutation::{Mutation, Replacement, decode, encode};
 use weft_store::Ino;
+use weft_tree::{Acl, Journal, Mutation, Replacement, decode, encode};
 
 /// Takes `bytes` as operations of the intent log. What decodes must encode to what decodes to the
 /// same.

@@ -5,58 +5,42 @@
 //! state after some prefix of the operations, which includes every operation acknowledged before
 //! the last successful [`Vfs::sync`]*. No FUSE or NFS type appears here.
 
-mod acl;
-mod apply;
 mod asker;
-mod attributes;
 pub mod blocking;
 mod cache;
-mod caller;
 mod clock;
 mod commit;
 pub mod computing;
-mod data;
-mod error;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
-mod inode;
-mod inodes;
-mod journal;
 mod links;
 pub mod locks;
 mod message;
-mod mutation;
-mod names;
 mod observe;
 mod operations;
 mod options;
-mod permission;
 mod read_ahead;
 mod secrets;
 pub mod shares;
 mod state;
 mod stats;
-mod stop;
 mod user;
 mod volume;
 
 pub use asker::{Asker, Asking, asking_user};
-pub use attributes::{
-    AllocateMode, Attributes, DirEntry, Privileges, Reach, RenameMode, SetAttributes, SetTime, SetXattr, Statfs,
-    Whence, Writer,
-};
-pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use error::{Error, ErrorKind, Result};
-pub use links::{LinkDefinition, LinkError, LinkOrder, Memo, Opening, Pushed, Scope, ViewKind, is_virtual};
+pub use links::{LinkDefinition, LinkError, LinkOrder, Memo, Opening, Pushed, Scope, ViewKind};
 pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, MADE_AS, Nonce, Nonces, SharedPart, decode as decode_entries};
 pub use options::{AtimePolicy, Exported, Keys, LinkOwners, Options};
-pub use permission::Access;
 pub use secrets::Secret;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};
 pub use user::{Changed, IfExists, User};
 pub use volume::{Unapplied, UnappliedList, Vfs};
 pub use weft_store::{CommitNo, Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
 pub use weft_transform::whose;
+pub use weft_tree::{
+    Access, AllocateMode, Attributes, Caller, Credentials, DirEntry, Error, ErrorKind, FileId, Holds, MakeNode,
+    Privileges, Reach, RenameMode, Result, SetAttributes, SetTime, SetXattr, Statfs, Whence, Writer, is_virtual,
+};

@@ -12,6 +12,7 @@
 //! them, so that nobody reads through a link what could not be read without it; and nothing of its
 //! targets is told to those who could not read them ([`reach`]).
 
+mod attachment;
 mod causes;
 mod compiled;
 mod definition;
@@ -32,6 +33,7 @@ mod rename;
 mod resolve;
 mod shown;
 mod sources;
+mod state;
 mod steps;
 mod turns;
 mod view;
@@ -40,25 +42,21 @@ mod virtual_inodes;
 mod watch;
 mod writing;
 
-pub(crate) use compiled::Link;
 pub use definition::{LinkDefinition, LinkError, LinkOrder, ViewKind};
-pub(crate) use drafts::Drafts;
-pub(crate) use entry::{MEMBERS_BYTES_MAX, MemberLink, Shows};
+use drafts::Drafts;
 pub(crate) use folder::Renamed;
-pub(crate) use members::{Archives, Indexes};
+use members::Archives;
+pub(crate) use members::Indexes;
 pub use memo::Memo;
 pub use opening::Opening;
 pub(crate) use places::PlacesAhead;
 pub(crate) use pushed::Stacks;
 pub use pushed::{Pushed, Scope};
-pub(crate) use resolve::{Length, Resolving};
-pub(crate) use shown::Shown;
+use shown::Shown;
+pub(crate) use state::LinkState;
 pub(crate) use turns::{Turn, Turns};
 pub(crate) use views::Views;
-#[cfg(test)]
-pub(crate) use virtual_inodes::FIRST as FIRST_VIRTUAL;
-pub use virtual_inodes::is_virtual;
-pub(crate) use watch::Watches;
+use watch::Watches;
 
 /// Version of a link's content: a hash of its network and of the last changes of its targets.
 pub(crate) type Version = weft_digest::Digest;

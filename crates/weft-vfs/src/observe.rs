@@ -58,7 +58,7 @@ pub(crate) struct Observers(RwLock<Vec<Weak<dyn Observer>>>);
 impl Vfs {
     /// Has `observer` told what [`Vfs::user`]s change, as long as it lives.
     pub fn observe(&self, observer: &Arc<dyn Observer>) {
-        self.state.lock().watches.is_wanted = true;
+        self.state.lock().links.watches.is_wanted = true;
         let mut observers = self.observers.0.write();
         observers.retain(|observer| observer.strong_count() > 0);
         observers.push(Arc::downgrade(observer));
@@ -97,7 +97,7 @@ impl Vfs {
             | Change::Link { ino }
             | Change::Entry { parent: ino, .. }) = change;
             // Nobody has a copy of what nobody was told of; of the root everybody was.
-            if ino == Ino::ROOT || self.state.lock().holds.contains_key(&ino) {
+            if ino == Ino::ROOT || self.state.lock().tree.holds.contains_key(&ino) {
                 observers.iter().for_each(|observer| observer.changed(&change));
             }
         }

@@ -1,7 +1,6 @@
 //! The operations, by subject. Each checks what POSIX demands, decides all that is to be decided
 //! (numbers, times, owners) and performs one mutation.
 
-mod ancestry;
 mod attributes;
 mod content;
 mod control;

@@ -4,13 +4,11 @@
 //! They are extended attributes, most of them of the root, under names that no caller can ask for.
 //! Whoever can read the database can read them.
 
-use crate::error::{ErrorKind, Result};
-use crate::mutation::Mutation;
-use crate::state::{ROW_BYTES, State};
-use crate::stop::Stop;
+use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use weft_store::{Ino, Name};
+use weft_tree::{ErrorKind, Mutation, ROW_BYTES, Result, Stop};
 
 /// Begins the names of what is kept; no namespace of attributes does.
 pub(crate) const KEPT: &[u8] = b"weft.";
@@ -34,8 +32,8 @@ impl Vfs {
     pub(crate) fn keep_of(&self, ino: Ino, name: &str, value: &[u8]) -> Result<()> {
         let name = attribute(name)?;
         self.change(|state| {
-            state.room(2 * ROW_BYTES)?;
-            state.xattrs(ino)?;
+            state.tree.room(2 * ROW_BYTES)?;
+            state.tree.xattrs(ino)?;
             self.put(state, ino, &name, Some(value))
         })
     }
@@ -44,7 +42,7 @@ impl Vfs {
     pub fn all_kept(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>> {
         let prefix = [KEPT, prefix.as_bytes()].concat();
         self.run(|state| {
-            let kept = state.xattrs(Ino::ROOT)?.map.iter();
+            let kept = state.tree.xattrs(Ino::ROOT)?.map.iter();
             let named = kept.filter_map(|(name, value)| Some((name.as_bytes().strip_prefix(&*prefix)?, value)));
             Ok(named.map(|(name, value)| (String::from_utf8_lossy(name).into_owned(), value.clone())).collect())
         })
@@ -54,7 +52,7 @@ impl Vfs {
     pub fn keep(&self, name: &str, value: Option<&[u8]>) -> Result<()> {
         let name = attribute(name)?;
         self.change(|state| {
-            state.room(2 * ROW_BYTES)?;
+            state.tree.room(2 * ROW_BYTES)?;
             if state.kept(Ino::ROOT, &name)?.as_deref() == value {
                 Ok(())
             } else {
@@ -76,7 +74,7 @@ impl Vfs {
         }
         let name = attribute(&secret(name))?;
         let kept = self.change(|state| {
-            state.room(2 * ROW_BYTES)?;
+            state.tree.room(2 * ROW_BYTES)?;
             if let Some(kept) = state.kept(Ino::ROOT, &name)?.and_then(|value| value.try_into().ok()) {
                 return Ok(kept);
             }
@@ -96,7 +94,7 @@ impl Vfs {
 
 impl State {
     fn kept(&mut self, ino: Ino, name: &Name) -> Result<Option<Vec<u8>>, Stop> {
-        Ok(self.xattrs(ino)?.map.get(name).cloned())
+        Ok(self.tree.xattrs(ino)?.map.get(name).cloned())
     }
 }
 

@@ -8,17 +8,16 @@
 //! a user is told nothing at all.
 
 use crate::asker::{Asker, Asking};
-use crate::attributes::{Attributes, DirEntry, Reach, RenameMode, SetAttributes, Writer};
-use crate::caller::{Caller, Credentials, FileId, Holds, MakeNode};
-use crate::error::{ErrorKind, Result};
 use crate::observe::Change;
 use crate::operations::{SYMLINK, check_target};
-use crate::permission::Access;
-use crate::state::{ROW_BYTES, State};
-use crate::stop::Stop;
+use crate::state::State;
 use crate::volume::Vfs;
 use weft_block::Rope;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
+use weft_tree::{
+    Access, Attributes, Caller, Credentials, DirEntry, ErrorKind, FileId, Holds, MakeNode, ROW_BYTES, Reach,
+    RenameMode, Result, Rights, SetAttributes, Stop, Writer,
+};
 
 /// A user's view of a volume, from [`Vfs::user`].
 #[derive(Clone, Copy)]
@@ -68,9 +67,9 @@ impl Vfs {
 impl State {
     /// The inode that `file` names. `Stale` if it is gone.
     fn known(&mut self, file: FileId) -> Result<Ino, Stop> {
-        let row = &self.inode(file.ino)?.row;
+        let row = &self.tree.inode(file.ino)?.row;
         let (kind, generation, nlink) = (row.kind, row.generation, row.nlink);
-        if nlink == 0 && self.draining.contains(&file.ino) {
+        if nlink == 0 && self.tree.draining.contains(&file.ino) {
             return Err(ErrorKind::Stale.into());
         }
         let is_it = file.generation == generation || kind == Kind::Transformation && is_closed(file, generation);
@@ -79,7 +78,7 @@ impl State {
 
     /// True if `file` is a handle to which its inode, which is known, is closed.
     fn is_closed(&mut self, file: FileId) -> Result<bool, Stop> {
-        Ok(is_closed(file, self.inode(file.ino)?.row.generation))
+        Ok(is_closed(file, self.tree.inode(file.ino)?.row.generation))
     }
 
     /// Attributes of `file`, as the user sees them. `AccessDenied` if its inode is closed to that
@@ -174,7 +173,7 @@ impl User<'_> {
     pub fn is_within(&self, directory: FileId, top: Ino) -> Result<bool> {
         self.vfs.run(|state| {
             let directory = state.known(directory)?;
-            state.is_within(directory, top)
+            state.tree.is_within(directory, top)
         })
     }
 
@@ -187,9 +186,9 @@ impl User<'_> {
         let _asking = self.asks();
         let looked_up = self.vfs.run(|state| {
             let ino = state.known(parent)?;
-            let is_link = state.inode(ino)?.row.kind == Kind::Transformation;
+            let is_link = state.tree.inode(ino)?.row.kind == Kind::Transformation;
             if !is_link {
-                state.directory(ino)?;
+                state.tree.directory(ino)?;
             }
             state.permit(self.who, ino, Access::EXECUTE)?;
             if is_link {
@@ -198,8 +197,8 @@ impl User<'_> {
             }
             let named = match name {
                 b"." => ino,
-                b".." => state.directory(ino)?.row.parent,
-                name => state.existing(ino, name)?.ino,
+                b".." => state.tree.directory(ino)?.row.parent,
+                name => state.tree.existing(ino, name)?.ino,
             };
             Ok((found(state.look(named)?), state.look(ino)?))
         });
@@ -256,8 +255,8 @@ impl User<'_> {
             if state.is_closed(file)? {
                 return Err(ErrorKind::AccessDenied.into());
             }
-            if state.inode(ino)?.row.kind != Kind::Transformation {
-                state.file(ino)?;
+            if state.tree.inode(ino)?.row.kind != Kind::Transformation {
+                state.tree.file(ino)?;
             }
             state.permit_opened(self.who, ino, Access::READ)
         })?;
@@ -271,8 +270,8 @@ impl User<'_> {
         let time = self.vfs.now();
         let mut writer = Writer::Stranger;
         let changed = self.change(file, |state, ino| {
-            if state.inode(ino)?.row.kind != Kind::Transformation {
-                state.file(ino)?;
+            if state.tree.inode(ino)?.row.kind != Kind::Transformation {
+                state.tree.file(ino)?;
             }
             state.permit_opened(self.who, ino, Access::WRITE)?;
             writer = state.writer(self.who, ino)?;
@@ -304,9 +303,9 @@ impl User<'_> {
         let time = self.vfs.now();
         let mut made = false;
         let changed = self.change(parent, |state, parent| {
-            state.directory(parent)?;
+            state.tree.directory(parent)?;
             state.permit(self.who, parent, Access::EXECUTE)?;
-            let Some(entry) = state.entry(parent, name.as_bytes())? else {
+            let Some(entry) = state.tree.entry(parent, name.as_bytes())? else {
                 made = true;
                 return self.make_in(state, parent, &name, node, None, changes, time);
             };
@@ -370,11 +369,11 @@ impl User<'_> {
         changes: SetAttributes,
         time: Timestamp,
     ) -> Result<Attributes, Stop> {
-        state.linked_directory(parent)?;
+        state.tree.linked_directory(parent)?;
         state.absent(parent, name)?;
         state.permit_adding(self.who, parent)?;
         // For both: once it is made there is no going back.
-        state.room(8 * ROW_BYTES)?;
+        state.tree.room(8 * ROW_BYTES)?;
         let gives_away = changes.uid.is_some_and(|uid| uid != self.who.uid)
             || changes.gid.is_some_and(|gid| !self.who.is_member(gid));
         if gives_away && !self.who.is_root() {
@@ -397,7 +396,7 @@ impl User<'_> {
         let time = self.vfs.now();
         let changed = self.change(parent, |state, parent| {
             let ino = state.known(file)?;
-            if state.inode(ino)?.row.nlink == 0 {
+            if state.tree.inode(ino)?.row.nlink == 0 {
                 return Err(ErrorKind::NotFound.into());
             }
             state.permit_adding(self.who, parent)?;
@@ -415,7 +414,7 @@ impl User<'_> {
         let mut removed = None;
         let changed = self.change(parent, |state, parent| {
             state.permit_removing(self.who, parent, name.as_bytes())?;
-            removed = state.entry(parent, name.as_bytes())?.map(|entry| entry.ino);
+            removed = state.tree.entry(parent, name.as_bytes())?.map(|entry| entry.ino);
             state.unlink(parent, &name, time)
         })?;
         let removed = removed.map(|ino| Change::Attributes { ino });
@@ -445,9 +444,9 @@ impl User<'_> {
             let before = state.look(target)?;
             state.permit_removing(self.who, source, names.0.as_bytes())?;
             state.permit_removing(self.who, target, names.1.as_bytes())?;
-            let moved = state.existing(source, names.0.as_bytes())?;
+            let moved = state.tree.existing(source, names.0.as_bytes())?;
             state.permit_moving(self.who, moved, source, target)?;
-            let replaced = state.entry(target, names.1.as_bytes())?.map(|entry| entry.ino);
+            let replaced = state.tree.entry(target, names.1.as_bytes())?.map(|entry| entry.ino);
             state.rename((source, &names.0), (target, &names.1), RenameMode::Replace, time)?;
             Ok((replaced, before, state.look(target)?))
         })?;
@@ -475,8 +474,8 @@ impl User<'_> {
     fn permit_listing(&self, directory: FileId) -> Result<()> {
         self.vfs.run(|state| {
             let ino = state.known(directory)?;
-            if state.inode(ino)?.row.kind != Kind::Transformation {
-                state.directory(ino)?;
+            if state.tree.inode(ino)?.row.kind != Kind::Transformation {
+                state.tree.directory(ino)?;
             }
             state.permit(self.who, ino, Access::READ)
         })

@@ -2,19 +2,16 @@
 
 use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
-use crate::caller::{Caller, Holds};
 use crate::clock::Clock;
 use crate::commit::{CommitState, ROWS_EAGER, Syncs};
 use crate::computing::Computing;
-use crate::error::{Error, ErrorKind, Result};
-use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turn as LongTurn, Turns, Views, is_virtual};
+use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turn as LongTurn, Turns, Views};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::operations::CountsCache;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
-use crate::stop::{Miss, Stop};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::thread::Pid;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -23,6 +20,7 @@ use std::thread::JoinHandle;
 use weft_block::Block;
 use weft_store::log::OperationLog;
 use weft_store::{Ino, OpNo, Store, Timestamp};
+use weft_tree::{Caller, Error, ErrorKind, Holds, Miss, Result, Stop, is_virtual};
 
 /// Bytes that the place under a volume must have, at most, beside those of changes that are not
 /// committed yet.
@@ -146,7 +144,7 @@ impl Vfs {
                     // Once, so that what it fetches is there when it begins again, however small
                     // the bound is.
                     if !std::mem::replace(&mut has_evicted, true) {
-                        self.state.lock().evict();
+                        self.state.lock().tree.evict();
                     }
                     // What comes after a part needs nothing of it.
                     has_evicted &= miss != Miss::Rest;
@@ -168,9 +166,9 @@ impl Vfs {
         let mut turn = if is_long { Some(self.take_turn()?) } else { None };
         let mut state = self.state.lock();
         turn.iter_mut().for_each(LongTurn::begin);
-        state.resolving.begin(!is_long);
+        state.links.resolving.begin(!is_long);
         let result = operation(&mut state);
-        state.resolving.begin(false);
+        state.links.resolving.begin(false);
         if turn.is_some() {
             // Those who wait come before the next.
             MutexGuard::unlock_fair(state);
@@ -189,7 +187,7 @@ impl Vfs {
             if state.wants_commit() && !self.kicked.load(Ordering::Relaxed) {
                 self.kick();
             }
-            outdated.append(&mut state.watches.take_outdated());
+            outdated.append(&mut state.links.watches.take_outdated());
             result
         });
         self.announce_outdated(outdated);
@@ -278,12 +276,12 @@ impl Vfs {
 
     /// Holds `ino` once more.
     pub fn hold(&self, ino: Ino) {
-        *self.state.lock().holds.entry(ino).or_insert(0) += 1;
+        *self.state.lock().tree.holds.entry(ino).or_insert(0) += 1;
     }
 
     /// All inodes that are held.
     pub fn held(&self) -> Vec<Ino> {
-        self.state.lock().holds.keys().copied().collect()
+        self.state.lock().tree.holds.keys().copied().collect()
     }
 
     /// True if another process may take the volume while this one has it.
@@ -294,7 +292,7 @@ impl Vfs {
     /// The last mutating operation, and the last one known durable.
     pub fn progress(&self) -> (OpNo, OpNo) {
         let state = self.state.lock();
-        (state.counters.op, state.durable)
+        (state.tree.counters.op, state.durable)
     }
 
     /// Says that something of the volume as a whole failed, which somebody has to mend.
@@ -313,21 +311,22 @@ impl State {
     /// Counts a hold of `ino` if the caller's protocol keeps count.
     pub(crate) fn hold(&mut self, caller: Caller, ino: Ino) {
         if caller.holds == Holds::Counted {
-            *self.holds.entry(ino).or_insert(0) += 1;
+            *self.tree.holds.entry(ino).or_insert(0) += 1;
         }
     }
 
     fn release(&mut self, ino: Ino, count: u64) -> Result<(), Stop> {
-        let left = self.holds.get(&ino).copied().unwrap_or(0).saturating_sub(count);
+        let left = self.tree.holds.get(&ino).copied().unwrap_or(0).saturating_sub(count);
         if left > 0 {
-            self.holds.insert(ino, left);
+            self.tree.holds.insert(ino, left);
             return Ok(());
         }
-        if self.orphans.contains(&ino) && !self.keep_orphans {
-            self.inode(ino)?;
-            self.delete_inode(ino);
+        if self.tree.orphans.contains(&ino) && !self.tree.keep_orphans {
+            self.tree.inode(ino)?;
+            self.tree.delete_inode(ino);
+            self.links.forget_deleted(&mut self.tree);
         }
-        self.holds.remove(&ino);
+        self.tree.holds.remove(&ino);
         if is_virtual(ino) {
             self.let_go(ino);
         }
@@ -338,17 +337,18 @@ impl State {
     /// lower for changes that a disk has yet to write than for changes that the log has and that
     /// are overwritten again and again.
     fn wants_commit(&self) -> bool {
-        let share = if self.journal.is_short() { 2 } else { 16 };
-        let changed = self.dirty_bytes + self.work_bytes;
-        changed > self.dirty_bytes_max / share || self.dirty_inodes.len() + self.dirty_names.len() > ROWS_EAGER
+        let share = if self.tree.journal.is_short() { 2 } else { 16 };
+        let changed = self.tree.dirty_bytes + self.tree.work_bytes;
+        changed > self.tree.dirty_bytes_max / share
+            || self.tree.dirty_inodes.len() + self.tree.dirty_names.len() > ROWS_EAGER
     }
 
     /// Checks that `bytes` more may be stored and `inodes` more made. `NoSpace`, `QuotaExceeded`.
     pub(crate) fn may_grow(&self, bytes: u64, inodes: u64) -> Result<(), Stop> {
         let beyond =
             |used: u64, more: u64, max: Option<u64>| more > 0 && max.is_some_and(|max| used.saturating_add(more) > max);
-        if beyond(self.counters.bytes_used, bytes, self.volume.bytes_max)
-            || beyond(self.counters.inodes_used, inodes, self.volume.inodes_max)
+        if beyond(self.tree.counters.bytes_used, bytes, self.tree.volume.bytes_max)
+            || beyond(self.tree.counters.inodes_used, inodes, self.tree.volume.inodes_max)
         {
             return Err(ErrorKind::QuotaExceeded.into());
         }
@@ -358,8 +358,8 @@ impl State {
     /// Checks that the storage under the volume has room for `bytes` beside all dirty data.
     pub(crate) fn may_allocate(&self, bytes: u64) -> Result<(), Stop> {
         // Rows are written to a log, and from there into pages that they do not fill.
-        let beside = self.dirty_bytes.saturating_mul(2).min(ROWS_BESIDE_MAX);
-        let changed = self.dirty_bytes.saturating_add(bytes);
+        let beside = self.tree.dirty_bytes.saturating_mul(2).min(ROWS_BESIDE_MAX);
+        let changed = self.tree.dirty_bytes.saturating_add(bytes);
         let needed = changed.saturating_add(beside).saturating_add(crate::commit::SPACE_RESERVED);
         if needed > self.space_free { Err(Miss::Space.into()) } else { Ok(()) }
     }

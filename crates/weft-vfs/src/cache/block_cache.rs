@@ -1,6 +1,6 @@
 //! The cache of verified blocks, and before what is only this process's what others share.
 
-use super::{Cached, ClockMap, SharedCache};
+use super::SharedCache;
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weft_block::shared::Pool;
 use weft_block::{Block, Slice};
 use weft_store::BlockId;
+use weft_tree::{Cached, ClockMap};
 
 /// All of a block, or a part of it.
 struct Entry {

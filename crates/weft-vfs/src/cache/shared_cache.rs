@@ -4,7 +4,6 @@
 //! has a pool of its own. A block that several files have lies in the memory of the one that was
 //! read last.
 
-use super::{Cached, ClockMap, Spared};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
@@ -12,6 +11,7 @@ use std::sync::{Arc, Weak};
 use weft_block::Block;
 use weft_block::shared::{Budget, Place, Pool};
 use weft_store::{BlockId, Ino};
+use weft_tree::{Cached, ClockMap, Spared};
 
 /// Pools looked through at least before those are forgotten that have nothing left.
 const POOLS_MIN: usize = 64;

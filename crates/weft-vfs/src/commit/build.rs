@@ -4,8 +4,6 @@
 //! A write of a few bytes makes a whole block, so the blocks of a commit may be many times its
 //! changes: they are built a few at a time, while the store has others on their way to the disk.
 
-use super::snapshot::{Job, Snapshot};
-use crate::error::{Error, ErrorKind, Result};
 use crate::volume::Vfs;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -13,6 +11,7 @@ use std::num::NonZero;
 use std::thread;
 use weft_block::{Block, Buffer, Rope};
 use weft_store::{BlockId, BlockRef, ExtentChange, NewBlock, Transaction};
+use weft_tree::{Error, ErrorKind, Job, Result, Snapshot};
 
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;

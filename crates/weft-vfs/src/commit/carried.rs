@@ -2,12 +2,9 @@
 //! and the log keeps them beside the commit, so that what was synced survives a crash although the
 //! operations that wrote it count as committed.
 
-use super::Snapshot;
-use crate::error::Result;
-use crate::journal;
-use crate::mutation::{Lost, Mutation};
 use crate::volume::Vfs;
 use std::borrow::Cow;
+use weft_tree::{Lost, Mutation, Result, Snapshot, journal};
 
 /// Error message of a commit that fails because the log has no place for carried bytes.
 const NOT_KEPT: &str = "bytes that were written belong over a part of a damaged block, and there is no place to keep \

@@ -9,10 +9,10 @@
 
 use super::Begun;
 use crate::blocking::Wait;
-use crate::error::Result;
 use crate::volume::{Log, Vfs};
 use weft_store::OpNo;
 use weft_store::log::LogSync;
+use weft_tree::Result;
 
 /// A name that was written and is to be synced.
 struct Written {

@@ -3,13 +3,13 @@
 
 use super::definition::{LinkDefinition, Looks, Part, ViewKind, Writing, modules};
 use super::rename::Names;
-use crate::inode::Inode;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use weft_store::Ino;
 use weft_transform::{Keeps, Network};
+use weft_tree::Inode;
 
 /// A definition and its networks.
 #[derive(Debug)]

@@ -1,19 +1,17 @@
 //! What a link is made of, and how a row holds that.
 
 use super::Version;
+use super::attachment::Attachment;
 use super::compiled::Link;
 use super::rename::{Expression, Names, Rename};
 use crate::asker::Asker;
-use crate::attributes::{Attributes, SetAttributes};
-use crate::caller::{Caller, MakeNode};
-use crate::error::{Error, ErrorKind, Result};
-use crate::state::{ROW_BYTES, State};
-use crate::stop::Stop;
+use crate::state::State;
 use crate::volume::Vfs;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weft_store::{Ino, Kind, Name};
 use weft_transform::{Network, NetworkError};
+use weft_tree::{Attributes, Caller, Error, ErrorKind, MakeNode, ROW_BYTES, Result, SetAttributes, Stop};
 
 /// Most bytes of a definition, as a row holds it: an extended attribute tells it.
 const BYTES_MAX: usize = 32 << 10;
@@ -370,7 +368,7 @@ impl Vfs {
             }
             let gid = state.gid_of_made(parent, caller)?;
             // Once it is made there is no going back.
-            state.room(9 * ROW_BYTES)?;
+            state.tree.room(9 * ROW_BYTES)?;
             let notes_opens = wants_opens && state.may_want_opens()?;
             let made = state.make(caller, parent, Some(&name), node, Some(&target), time)?;
             if notes_opens {
@@ -391,7 +389,7 @@ impl Vfs {
     /// makes no sense, `AccessDenied` if the asker may not see the definition.
     pub fn link_order(&self, ino: Ino) -> Result<Option<LinkOrder>> {
         self.run(|state| {
-            let row = &state.inode(ino)?.row;
+            let row = &state.tree.inode(ino)?.row;
             let (kind, permissions) = (row.kind, row.permissions & 0o777);
             if kind != Kind::Transformation {
                 return Ok(None);
@@ -408,7 +406,7 @@ impl State {
     /// for the maker's rights are that group's, too. A directory gives its group to no links of
     /// strangers.
     fn gid_of_made(&mut self, parent: Ino, caller: Caller) -> Result<u32, Stop> {
-        let directory = &self.directory(parent)?.row;
+        let directory = &self.tree.directory(parent)?.row;
         let (gid, gives) = (directory.gid, directory.permissions & libc::S_ISGID != 0);
         let is_member = |asker: &Asker| match asker {
             Asker::User(person) => person.is_member(gid) == Some(true),
@@ -421,18 +419,18 @@ impl State {
     /// The definition of transformation link `ino`. `Corrupt` if it cannot be read, which a later
     /// Weft may still do.
     pub(crate) fn link_of(&mut self, ino: Ino) -> Result<Arc<Link>, Stop> {
-        let inode = self.inode(ino)?;
-        if let Some(link) = &inode.link {
+        let inode = self.tree.inode(ino)?;
+        if let Some(link) = Attachment::link(inode) {
             return Ok(link.clone());
         }
-        if let Some(shows) = inode.shows.clone() {
+        if let Some(shows) = Attachment::shows(inode).cloned() {
             let view = inode.row.parent;
             return self.link_shown(ino, view, &shows);
         }
         let link = Link::read(inode).ok_or_else(|| Error::new(ErrorKind::Corrupt, ino))?;
         let link = Arc::new(link);
-        inode.link = Some(link.clone());
-        self.inodes.reweigh(&ino);
+        Attachment::Link(link.clone()).put(inode);
+        self.tree.inodes.reweigh(&ino);
         Ok(link)
     }
 }

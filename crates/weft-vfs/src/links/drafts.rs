@@ -6,8 +6,6 @@
 //! in memory.
 
 use super::led::Led;
-use crate::caller::{Caller, MakeNode};
-use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -17,6 +15,7 @@ use std::sync::{Arc, Weak};
 use weft_block::{Buffer, Rope, Slice};
 use weft_store::{Ino, Kind, Timestamp};
 use weft_transform::Source;
+use weft_tree::{Caller, ErrorKind, MakeNode, Result};
 
 /// Most bytes that the drafts of a volume may hold in memory.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
@@ -179,7 +178,7 @@ impl Content {
     /// One without bytes, in memory if it `is_secret`.
     pub(super) fn new(vfs: &Vfs, is_secret: bool) -> Result<Content> {
         if is_secret {
-            let held = vfs.state.lock().drafts.held.clone();
+            let held = vfs.state.lock().links.drafts.held.clone();
             return Ok(Content::Memory { bytes: Arc::default(), held });
         }
         let node = MakeNode { kind: Kind::File, permissions: 0, umask: 0, rdev: 0 };

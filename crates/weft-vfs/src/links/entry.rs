@@ -2,15 +2,13 @@
 //! view's, and is looked up there whenever somebody asks. So one takes a few hundred bytes whatever
 //! the view's network is, however many of them programs hold.
 
+use super::attachment::Attachment;
 use super::compiled::Link;
 use super::definition::Part;
-use super::virtual_inodes::is_virtual;
-use crate::cache::Cached;
-use crate::error::{Error, ErrorKind};
 use crate::state::State;
-use crate::stop::Stop;
 use std::sync::Arc;
 use weft_store::{Ino, Kind, Name};
+use weft_tree::{Cached, Error, ErrorKind, Stop, is_virtual};
 
 /// Bytes that links of members of archives may take which were used lately.
 pub(crate) const MEMBERS_BYTES_MAX: usize = 4 << 20;
@@ -95,14 +93,14 @@ impl Cached for MemberLink {
 impl State {
     /// Describes the entry `name` of `view` (or of an entry of one), shown as `what`.
     pub(super) fn shows(&mut self, view: Ino, name: &Name, what: What) -> Result<Arc<Shows>, Stop> {
-        let directory = self.inode(view)?.shows.as_ref().map(|shows| shows.below.clone());
+        let directory = Attachment::shows(self.tree.inode(view)?).map(|shows| shows.below.clone());
         Ok(Arc::new(Shows { below: Arc::new(Below { directory, name: name.clone() }), what }))
     }
 
     /// The link that entry `ino` of `view`, which is in the volume, is. As [`State::link_of`] of
     /// that.
     pub(super) fn link_shown(&mut self, ino: Ino, view: Ino, shows: &Shows) -> Result<Arc<Link>, Stop> {
-        if let Some(known) = self.members.get(&ino) {
+        if let Some(known) = self.links.members.get(&ino) {
             return Ok(known.0.clone());
         }
         let view = self.link_of(view)?;
@@ -115,15 +113,15 @@ impl State {
         };
         let link = Arc::new(link.ok_or_else(|| Error::new(ErrorKind::NotSupported, ino))?);
         if let What::Member { .. } = &shows.what {
-            self.members.insert(ino, MemberLink(link.clone()));
-            while self.members.evict().is_some() {}
+            self.links.members.insert(ino, MemberLink(link.clone()));
+            while self.links.members.evict().is_some() {}
         }
         Ok(link)
     }
 
     /// True if link `ino` looks like a directory.
     pub(super) fn looks_like_directory(&mut self, ino: Ino) -> Result<bool, Stop> {
-        match &self.inode(ino)?.shows {
+        match Attachment::shows(self.tree.inode(ino)?) {
             Some(shows) => Ok(shows.what == What::Directory),
             None => Ok(self.link_of(ino)?.looks.is_some()),
         }
@@ -131,12 +129,12 @@ impl State {
 
     /// True if `ino` is an entry of a view, and not a network that is pushed onto a file.
     pub(super) fn is_shown(&mut self, ino: Ino) -> Result<bool, Stop> {
-        Ok(is_virtual(ino) && !self.inode(ino)?.is_pushed())
+        Ok(is_virtual(ino) && !Attachment::is_pushed(self.tree.inode(ino)?))
     }
 
     /// The path of what `ino` shows, if it is an entry of a view.
     pub(crate) fn shown_target(&mut self, ino: Ino) -> Result<Option<Vec<u8>>, Stop> {
-        if !is_virtual(ino) || self.inode(ino)?.row.kind != Kind::Transformation {
+        if !is_virtual(ino) || self.tree.inode(ino)?.row.kind != Kind::Transformation {
             return Ok(None);
         }
         Ok(Some(self.link_of(ino)?.data_path().to_vec()))

@@ -2,25 +2,22 @@
 //! asks.
 
 use super::Version;
+use super::attachment::Attachment;
 use super::definition::Looks;
 use super::entry::What;
 use super::reach::Maker;
 use super::rename::Names;
 use super::resolve::{DIGESTED_A_STEP, Resolved};
-use super::virtual_inodes::{is_virtual, symlink_number, virtual_number};
-use crate::attributes::{Attributes, DirEntry};
+use super::virtual_inodes::{symlink_number, virtual_number};
 use crate::blocking::{self, Wait};
-use crate::caller::Caller;
-use crate::error::{ErrorKind, Result};
-use crate::inode::Inode;
 use crate::state::State;
-use crate::stop::Stop;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, Timestamp};
 use weft_transform::interrupt;
+use weft_tree::{Attributes, Caller, DirEntry, ErrorKind, Inode, Result, Stop, is_virtual};
 
 /// Entries of a source that are looked at together.
 const PAGE: usize = 1024;
@@ -214,7 +211,7 @@ fn is_shown(kind: Kind) -> bool {
 impl State {
     /// Returns the source of `view`. `NotDirectory` if it is a view of a file.
     pub(super) fn source_of(&mut self, view: Ino) -> Result<Seen, Stop> {
-        if self.inode(view)?.row.kind != Kind::Transformation {
+        if self.tree.inode(view)?.row.kind != Kind::Transformation {
             return Err(ErrorKind::NotDirectory.into());
         }
         let resolved = self.resolve(view)?;
@@ -230,8 +227,8 @@ impl State {
     /// The inode of what is called `name` in `source`, a directory or a view, as `view` shows it.
     pub(super) fn appear(&mut self, view: Ino, source: Ino, name: &Name) -> Result<Ino, Stop> {
         let entry = self.within(source, name)?;
-        let found = self.inode(entry)?.row.clone();
-        let (link, generation) = (self.link_of(view)?, self.inode(view)?.row.generation);
+        let found = self.tree.inode(entry)?.row.clone();
+        let (link, generation) = (self.link_of(view)?, self.tree.inode(view)?.row.generation);
         let Some(Looks::Directory(names)) = &link.looks else { return Err(ErrorKind::NotDirectory.into()) };
         let is_directory = match found.kind {
             Kind::Directory => true,
@@ -239,7 +236,7 @@ impl State {
             _ => false,
         };
         let only = names.only.as_ref().filter(|_| !is_directory);
-        self.resolving.take(only.map_or(0, |only| only.match_steps(name.as_bytes())))?;
+        self.links.resolving.take(only.map_or(0, |only| only.match_steps(name.as_bytes())))?;
         let shows = only.is_none_or(|only| only.is_match(name.as_bytes()));
         let (kind, inline, what) = match found.kind {
             Kind::Symlink => (Kind::Symlink, Some(found.inline.clone().unwrap_or_default()), None),
@@ -249,7 +246,7 @@ impl State {
             _ => (Kind::Transformation, None, Some(What::Untouched)),
         };
         let size = inline.as_ref().map_or(0, |target| target.len());
-        self.resolving.take(2 + size / DIGESTED_A_STEP)?;
+        self.links.resolving.take(2 + size / DIGESTED_A_STEP)?;
         let ino = self.number_in_view(view, name, found.kind, entry)?;
         let parent = self.stored_view(view)?;
         let Maker { uid, gid } = self.shown_owner(parent, &found)?;
@@ -258,7 +255,9 @@ impl State {
         let row =
             InodeRow { ino, generation, kind, permissions, nlink, size, inline, xattrs, parent, uid, gid, ..found };
         let mut inode = Inode::loaded(row);
-        inode.shows = what.map(|what| self.shows(view, name, what)).transpose()?;
+        if let Some(what) = what {
+            Attachment::Shows(self.shows(view, name, what)?).put(&mut inode);
+        }
         self.put_virtual(inode);
         Ok(ino)
     }
@@ -278,14 +277,14 @@ impl State {
             return Ok(virtual_number(view, name.as_bytes()));
         }
         // That of one in a view tells which it is.
-        let changed = if is_virtual(found) { 0 } else { self.inode(found)?.row.ctime.0 };
+        let changed = if is_virtual(found) { 0 } else { self.tree.inode(found)?.row.ctime.0 };
         let version = [&found.0.to_le_bytes()[..], &changed.to_le_bytes()].concat();
         Ok(symlink_number(view, name.as_bytes(), &version))
     }
 
     /// The view in the volume that is `view`, or of which that is an entry, at any depth.
     pub(super) fn stored_view(&mut self, view: Ino) -> Result<Ino, Stop> {
-        Ok(if is_virtual(view) { self.inode(view)?.row.parent } else { view })
+        Ok(if is_virtual(view) { self.tree.inode(view)?.row.parent } else { view })
     }
 
     /// True if `ino`, an entry of a view, is itself a view that leads through the view in which it
@@ -294,7 +293,7 @@ impl State {
         let mut at = ino;
         // Or what it shows does, which appears in a view, too.
         while is_virtual(at) {
-            let row = &self.inode(at)?.row;
+            let row = &self.tree.inode(at)?.row;
             let (kind, view) = (row.kind, row.parent);
             if kind != Kind::Transformation || !self.looks_like_directory(at)? {
                 break;
@@ -316,13 +315,13 @@ mod tests {
     use super::super::definition::{LinkDefinition, ViewKind};
     use super::super::rename::tests::COMPILED;
     use super::*;
-    use crate::caller::MakeNode;
     use crate::clock::ManualClock;
     use crate::computing::{Lane, Requester, set_lane, set_requester};
     use crate::options::Options;
     use std::cell::Cell;
     use weft_store::VolumeOptions;
     use weft_testkit::CrashStore;
+    use weft_tree::MakeNode;
 
     thread_local! {
         /// Directories all of whose names this thread has renamed.
@@ -454,7 +453,7 @@ mod tests {
         let plain = vfs.make_link(Caller::ROOT, Ino::ROOT, b"plain", 0o777, &link).expect("made").ino;
         find(plain, "0");
         let mut state = vfs.state.lock();
-        let mut weight = |ino| crate::cache::Cached::weight(state.inodes.get(&ino).expect("in memory"));
+        let mut weight = |ino| weft_tree::Cached::weight(state.tree.inodes.get(&ino).expect("in memory"));
         assert!(weight(view) > weight(plain) + 1024);
     }
 }

@@ -7,8 +7,8 @@ use super::definition::{LinkDefinition, ViewKind};
 use super::reach::{MAY_SEARCH, Step};
 use super::resolve::{SYMLINKS_MAX, components};
 use crate::state::State;
-use crate::stop::Stop;
 use weft_store::{Ino, Kind};
+use weft_tree::Stop;
 
 impl State {
     /// True if a link of this definition in directory `parent` would be a view of a directory that
@@ -23,16 +23,16 @@ impl State {
             Err(Stop::Fail(_)) => None,
             found => found?,
         };
-        source.map_or(Ok(false), |source| self.is_within(parent, source))
+        source.map_or(Ok(false), |source| self.tree.is_within(parent, source))
     }
 
     /// The directory at `path`, without views on the way; none if the asker may not look there.
     fn directory_at(&mut self, path: &[u8]) -> Result<Option<Ino>, Stop> {
         let (mut names, mut at, mut symlinks) = (components(path), Ino::ROOT, 0);
-        self.resolving.restart();
+        self.links.resolving.restart();
         while let Some(name) = names.pop() {
-            self.resolving.take_alone(1)?;
-            let row = &self.directory(at)?.row;
+            self.links.resolving.take_alone(1)?;
+            let row = &self.tree.directory(at)?.row;
             let (parent, step) = (row.parent, Step::of(row));
             if self.rights_to(step, MAY_SEARCH)?.of_these & MAY_SEARCH == 0 {
                 return Ok(None);
@@ -41,18 +41,18 @@ impl State {
                 at = if at == Ino::ROOT { at } else { parent };
                 continue;
             }
-            let found = self.existing(at, &name)?;
+            let found = self.tree.existing(at, &name)?;
             if found.kind != Kind::Symlink {
                 at = found.ino;
                 continue;
             }
             symlinks += 1;
-            let target = self.inode(found.ino)?.row.inline.clone().unwrap_or_default();
+            let target = self.tree.inode(found.ino)?.row.inline.clone().unwrap_or_default();
             if symlinks > SYMLINKS_MAX || target.starts_with(b"/") {
                 return Ok(None);
             }
             names.extend(components(&target));
         }
-        Ok((self.inode(at)?.row.kind == Kind::Directory).then_some(at))
+        Ok((self.tree.inode(at)?.row.kind == Kind::Directory).then_some(at))
     }
 }

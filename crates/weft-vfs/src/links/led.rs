@@ -10,11 +10,10 @@ use super::drafts::Draft;
 use super::reach::{MAY_READ, MAY_WRITE, Maker, Step};
 use super::resolve::DEPTH_MAX;
 use crate::asker::Asker;
-use crate::error::ErrorKind;
 use crate::state::State;
-use crate::stop::Stop;
 use std::sync::Arc;
 use weft_store::{Generation, Ino, Kind};
+use weft_tree::{ErrorKind, Stop};
 
 /// The file that a link leads to in the end; a link that can be written has one beside code.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +30,7 @@ impl State {
         let (mut at, mut makers) = (ino, Vec::new());
         // As deep as links are resolved.
         for _ in 0..=DEPTH_MAX {
-            let row = &self.inode(at)?.row;
+            let row = &self.tree.inode(at)?.row;
             if row.kind != Kind::Transformation {
                 return Ok(Led { base: Some((at, row.generation)), makers });
             }
@@ -43,7 +42,7 @@ impl State {
 
     /// The draft of link `ino`, if the link leads to the draft's file. As [`State::resolve`].
     pub(super) fn current_draft(&mut self, ino: Ino) -> Result<Option<Arc<Draft>>, Stop> {
-        let Some(draft) = self.drafts.get(ino).cloned() else { return Ok(None) };
+        let Some(draft) = self.links.drafts.get(ino).cloned() else { return Ok(None) };
         Ok((self.led(ino)?.base == draft.led.base).then_some(draft))
     }
 
@@ -51,17 +50,17 @@ impl State {
     /// from when it led elsewhere.
     pub(super) fn join_draft(&mut self, ino: Ino) -> Result<(), Stop> {
         let led = self.led(ino)?;
-        if self.drafts.get(ino).is_some_and(|draft| draft.led.base != led.base) {
+        if self.links.drafts.get(ino).is_some_and(|draft| draft.led.base != led.base) {
             return Err(ErrorKind::NotSynchronized.into());
         }
-        self.drafts.opened(ino, led, Asker::now(Asker::uid));
+        self.links.drafts.opened(ino, led, Asker::now(Asker::uid));
         Ok(())
     }
 
     /// The draft of link `ino` that the asker may use with `right`: while the link leads elsewhere,
     /// as one who has it open. `AccessDenied`, and as [`State::resolve`].
     pub(super) fn draft_with(&mut self, ino: Ino, right: u32) -> Result<Option<Arc<Draft>>, Stop> {
-        if self.drafts.get(ino).is_none() {
+        if self.links.drafts.get(ino).is_none() {
             return Ok(None);
         }
         let resolved = match self.resolve(ino) {
@@ -84,17 +83,17 @@ impl State {
     /// The draft of link `ino`, if the asker has that open. `AccessDenied` without `right` to the
     /// draft's file.
     fn draft_of_opener(&mut self, ino: Ino, right: u32) -> Result<Option<Arc<Draft>>, Stop> {
-        let Some(draft) = self.drafts.of_opener(ino, Asker::now(Asker::uid)) else { return Ok(None) };
-        let before = std::mem::replace(&mut self.resolving.makers, draft.led.makers.clone());
+        let Some(draft) = self.links.drafts.of_opener(ino, Asker::now(Asker::uid)) else { return Ok(None) };
+        let before = std::mem::replace(&mut self.links.resolving.makers, draft.led.makers.clone());
         let is_permitted = self.has_right_to(&draft.led, MAY_READ | right);
-        self.resolving.makers = before;
+        self.links.resolving.makers = before;
         if is_permitted? { Ok(Some(draft)) } else { Err(ErrorKind::AccessDenied.into()) }
     }
 
     /// True if the asker and the makers have all rights `wanted` to a file, or it is gone.
     fn has_right_to(&mut self, led: &Led, wanted: u32) -> Result<bool, Stop> {
         let Some((base, generation)) = led.base else { return Ok(true) };
-        let row = match self.inode(base) {
+        let row = match self.tree.inode(base) {
             Ok(inode) => &inode.row,
             Err(Stop::Fail(error)) if error.kind() == ErrorKind::Stale => return Ok(true),
             Err(stop) => return Err(stop),

@@ -4,7 +4,6 @@
 
 use super::compiled::Compiled;
 use super::definition::LinkDefinition;
-use crate::error::{Error, ErrorKind, Result};
 use crate::stats::largest;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -12,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weft_digest::Digest;
 use weft_transform::whose;
+use weft_tree::{Error, ErrorKind, Result};
 
 /// Bytes that what one user pushed may take, and what all of them did.
 pub(super) const USER_BYTES_MAX: usize = 16 << 20;

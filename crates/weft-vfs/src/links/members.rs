@@ -1,16 +1,13 @@
 //! Views of archives: their members, read where they lie.
 
+use super::attachment::Attachment;
 use super::compiled::Link;
 use super::definition::{Looks, Part};
 use super::entry::What;
 use super::resolve::Resolved;
 use super::virtual_inodes::{symlink_number, virtual_number};
-use crate::attributes::DirEntry;
 use crate::blocking::{self, Wait};
-use crate::error::{ErrorKind, Result};
-use crate::inode::Inode;
 use crate::state::State;
-use crate::stop::Stop;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -21,6 +18,7 @@ use weft_block::{Rope, Slice};
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, Timestamp};
 use weft_transform::archive::{self, Kind as MemberKind, Member, Room};
 use weft_transform::{Charge, interrupt};
+use weft_tree::{DirEntry, ErrorKind, Inode, Result, Stop};
 
 /// Bytes of an archive that are read at once while its members are looked for.
 const READ_BYTES: usize = 64 << 10;
@@ -326,7 +324,7 @@ impl Vfs {
             // What it is made of may have changed just now, before that was noted.
             let resolved = state.resolve(view)?;
             let files = state.files_of(&resolved);
-            state.archives.indexed(archive, files, &indexed);
+            state.links.archives.indexed(archive, files, &indexed);
             Ok(resolved.source == version)
         });
         if !is_same.unwrap_or(false) {
@@ -337,7 +335,7 @@ impl Vfs {
 
     /// Forgets the members of archives that were changed or deleted.
     pub(crate) fn forget_archives(&self) {
-        let gone = std::mem::take(&mut self.state.lock().archives.gone);
+        let gone = std::mem::take(&mut self.state.lock().links.archives.gone);
         if !gone.is_empty() {
             self.indexes.forget(&gone);
         }
@@ -432,7 +430,7 @@ impl State {
     /// The files from whose content that of a link follows.
     fn files_of(&mut self, resolved: &Resolved) -> Vec<Ino> {
         let sources = resolved.sources();
-        sources.filter(|ino| self.inodes.get(ino).is_some_and(|inode| inode.row.kind == Kind::File)).collect()
+        sources.filter(|ino| self.tree.inodes.get(ino).is_some_and(|inode| inode.row.kind == Kind::File)).collect()
     }
 
     /// The inode of the member at `path`, as `view` shows it.
@@ -443,7 +441,7 @@ impl State {
         (path, name): (&[u8], &Name),
         node: &Node,
     ) -> Result<Ino, Stop> {
-        let owner = self.inode(resolved.data())?.row.clone();
+        let owner = self.tree.inode(resolved.data())?.row.clone();
         let ino = node.number(view, resolved, path);
         let (kind, inline, what) = match &node.kind {
             NodeKind::Symlink(target) => (Kind::Symlink, target.clone(), None),
@@ -483,7 +481,9 @@ impl State {
         };
         let mut inode = Inode::loaded(row);
         let is_link = what.is_some();
-        inode.shows = what.map(|what| self.shows(view, name, what)).transpose()?;
+        if let Some(what) = what {
+            Attachment::Shows(self.shows(view, name, what)?).put(&mut inode);
+        }
         self.put_virtual(inode);
         if is_link {
             // Its network and the view's may make no sense together.
@@ -496,13 +496,13 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attributes::SetAttributes;
-    use crate::caller::{Caller, MakeNode};
     use crate::clock::ManualClock;
     use crate::links::{LinkDefinition, ViewKind};
     use crate::options::Options;
     use weft_store::VolumeOptions;
     use weft_testkit::CrashStore;
+    use weft_tree::SetAttributes;
+    use weft_tree::{Caller, MakeNode};
 
     fn symlink(number: usize, target: usize) -> Member {
         let (path, kind) = (number.to_string().into_bytes(), MemberKind::Symlink(vec![b't'; target]));

@@ -10,13 +10,11 @@
 
 use super::Version;
 use crate::blocking::Wait;
-use crate::error::Result;
-use crate::inode::Changed;
-use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::collections::HashMap;
 use std::sync::Weak;
 use weft_store::{Ino, Kind};
+use weft_tree::{Changed, Result, Stop};
 
 /// Key of a result: a digest of its network and of the content of its targets.
 pub(crate) type Key = weft_digest::Digest;
@@ -82,7 +80,7 @@ impl Vfs {
     /// link or leads nowhere. Computes nothing. `WouldBlock`, and as reading the store.
     pub fn memo(&self, ino: Ino) -> Result<Option<Memo>> {
         let version = self.run(|state| {
-            if state.inode(ino)?.row.kind != Kind::Transformation {
+            if state.tree.inode(ino)?.row.kind != Kind::Transformation {
                 return Ok(None);
             }
             match state.resolve(ino) {
@@ -134,13 +132,13 @@ impl Vfs {
             let resolved = state.resolve(ino)?;
             let link = &resolved.link;
             // What is written to it is not in its target.
-            let is_drafted = state.drafts.get(ino).is_some();
+            let is_drafted = state.links.drafts.get(ino).is_some();
             if resolved.version != version || is_drafted || resolved.is_secret || !link.network.is_repeatable() {
                 return Ok(None);
             }
             let mut targets = Vec::new();
             for target in &resolved.targets {
-                let inode = state.inode(*target)?;
+                let inode = state.tree.inode(*target)?;
                 match inode.row.kind {
                     Kind::Transformation => {
                         let inner = state.resolve(*target)?.version;
@@ -173,7 +171,7 @@ impl Vfs {
     pub(crate) fn marked_memo(&self, ino: Ino) -> Result<Option<(Key, u64)>> {
         let Some(value) = self.kept_of(ino, ATTRIBUTE)? else { return Ok(None) };
         let Some((key, stages)) = value.split_first_chunk() else { return Ok(None) };
-        let size = self.run(|state| Ok(state.inode(ino)?.row.size))?;
+        let size = self.run(|state| Ok(state.tree.inode(ino)?.row.size))?;
         Ok((stages == STAGES).then_some((*key, size)))
     }
 }

@@ -9,13 +9,11 @@
 use super::definition::Writing;
 use super::drafts::{Closed, Written};
 use crate::asker::Asker;
-use crate::attributes::Attributes;
-use crate::error::{ErrorKind, Result};
 use crate::observe::Change;
-use crate::stop::Stop;
 use crate::volume::Vfs;
 use weft_attributes::Attribute;
 use weft_store::{Ino, Kind};
+use weft_tree::{Attributes, ErrorKind, Result, Stop};
 
 /// Mode in which an opener reads and writes a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +47,7 @@ impl Vfs {
 
     /// True if `ino` is a transformation link, or an entry of a view. False if that is unknown.
     pub fn is_link(&self, ino: Ino) -> bool {
-        self.run(|state| Ok(state.inode(ino)?.row.kind == Kind::Transformation)).unwrap_or(false)
+        self.run(|state| Ok(state.tree.inode(ino)?.row.kind == Kind::Transformation)).unwrap_or(false)
     }
 
     /// True if everybody may be told what `ino` gives: it is no link, or a link to what everybody
@@ -72,7 +70,7 @@ impl Vfs {
 
     /// From now on [`Vfs::opened`], [`Vfs::flush`] and [`Vfs::closed`] are called.
     pub fn tells_of_opens(&self) {
-        self.state.lock().is_told_of_opens = true;
+        self.state.lock().links.is_told_of_opens = true;
     }
 
     /// Notes that the volume has such links.
@@ -88,7 +86,7 @@ impl Vfs {
     /// whole from when it led elsewhere.
     pub fn opened(&self, ino: Ino, writes: bool) -> Result<Opening> {
         self.run(|state| {
-            if state.inode(ino)?.row.kind != Kind::Transformation {
+            if state.tree.inode(ino)?.row.kind != Kind::Transformation {
                 return Ok(Opening::Plain);
             }
             let resolved = match state.resolve(ino) {
@@ -123,7 +121,7 @@ impl Vfs {
     /// or nothing if that fails or the volume crashes. As [`Vfs::write`]; `AccessDenied` if the
     /// link leads elsewhere now, `Io` or `TimedOut` if the network fails.
     pub fn flush(&self, ino: Ino) -> Result<()> {
-        let draft = self.state.lock().drafts.get(ino).cloned();
+        let draft = self.state.lock().links.drafts.get(ino).cloned();
         draft.map_or(Ok(()), |draft| self.store_draft(ino, &draft))
     }
 
@@ -132,13 +130,13 @@ impl Vfs {
     /// opened before the command writes anything, and nothing of the old content is to be lost by
     /// that if what follows makes no sense.
     pub fn flush_written(&self, ino: Ino) -> Result<()> {
-        let waits = self.state.lock().drafts.get(ino).is_some_and(|draft| draft.waits_once());
+        let waits = self.state.lock().links.drafts.get(ino).is_some_and(|draft| draft.waits_once());
         if waits { Ok(()) } else { self.flush(ino) }
     }
 
     /// Stores what is open to be written when the volume is closed.
     pub(crate) fn store_drafts(&self) {
-        let links = self.state.lock().drafts.links();
+        let links = self.state.lock().links.drafts.links();
         for ino in links {
             if let Err(error) = self.flush(ino) {
                 let path = self.path(ino);
@@ -159,7 +157,7 @@ impl Vfs {
     pub fn closed(&self, ino: Ino) -> Result<()> {
         let mut stores = true;
         loop {
-            let closed = self.state.lock().drafts.closed(ino, Asker::now(Asker::uid), stores);
+            let closed = self.state.lock().links.drafts.closed(ino, Asker::now(Asker::uid), stores);
             match closed {
                 Closed::Shared => return Ok(()),
                 Closed::Unstored(draft) => {

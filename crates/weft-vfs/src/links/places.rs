@@ -9,7 +9,6 @@
 
 use super::resolve::Resolved;
 use crate::blocking::Wait;
-use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -18,6 +17,7 @@ use std::thread::{self, JoinHandle, available_parallelism};
 use std::time::Duration;
 use weft_block::Rope;
 use weft_store::Ino;
+use weft_tree::{ErrorKind, Result};
 
 /// Bytes that are computed ahead of each reader: few enough to be in a processor's cache still.
 const WINDOW_BYTES: usize = 1 << 20;

@@ -5,15 +5,12 @@
 //! in asks what a file is seen as ([`Vfs::seen`]), and works on that; whoever names the file within
 //! the volume (links, digests, other ways in) means the file itself.
 
+use super::attachment::Attachment;
 use super::compiled::Link;
 use super::definition::LinkDefinition;
 use super::ledger::{Charge, Ledger};
-use super::virtual_inodes::{is_virtual, virtual_number};
-use crate::attributes::{Attributes, SetAttributes};
+use super::virtual_inodes::virtual_number;
 use crate::blocking::{self, Wait};
-use crate::caller::Caller;
-use crate::error::{ErrorKind, Result};
-use crate::inode::Inode;
 use crate::observe::Change;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
@@ -21,6 +18,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weft_store::{Ino, InodeRow, Kind};
+use weft_tree::{Attributes, Caller, ErrorKind, Inode, Result, SetAttributes, is_virtual};
 
 /// Networks on one file, for one scope.
 const PUSHED_MAX: usize = 8;
@@ -146,11 +144,13 @@ impl Vfs {
         let number = self.stacks.pushed.fetch_add(1, Ordering::Relaxed);
         let link = virtual_number(ino, format!("pushed/{number}").as_bytes());
         self.run(|state| {
-            let row = state.inode(ino)?.row.clone();
+            let row = state.tree.inode(ino)?.row.clone();
             let (kind, permissions) = (Kind::Transformation, 0o7777);
             let row = InodeRow { ino: link, kind, permissions, inline: None, xattrs: 0, ..row };
             let made = Link::onto(charge.compiled().clone(), below);
-            state.put_virtual(Inode { link: Some(Arc::new(made)), ..Inode::loaded(row) });
+            let mut inode = Inode::loaded(row);
+            Attachment::Pushed(Arc::new(made)).put(&mut inode);
+            state.put_virtual(inode);
             Ok(())
         })?;
         self.hold(link);
@@ -175,7 +175,7 @@ impl Vfs {
 
     /// The owner of `ino` itself, of which nothing else is looked at. `Stale`.
     pub fn owner(&self, ino: Ino) -> Result<u32> {
-        self.run(|state| Ok(state.inode(ino)?.row.uid))
+        self.run(|state| Ok(state.tree.inode(ino)?.row.uid))
     }
 
     /// Checks that the code that `link` runs exists, and that `caller` may read it. A caller who

@@ -15,13 +15,10 @@
 //! Further groups of a maker are unknown: where they would matter a maker has the rights that it
 //! has in any case.
 
-use crate::acl::Acl;
-use crate::apply::ACCESS_ACL;
 use crate::asker::Asker;
-use crate::error::ErrorKind;
 use crate::state::State;
-use crate::stop::Stop;
 use weft_store::{Ino, InodeRow, Kind};
+use weft_tree::{ACCESS_ACL, Acl, ErrorKind, Stop};
 
 /// Rights, as the bits of one class.
 pub(super) const MAY_READ: u32 = 4;
@@ -106,9 +103,9 @@ impl State {
     /// The rights to the inode of `step`, as far as `wanted` are concerned.
     pub(super) fn rights_to(&mut self, step: Step, wanted: u32) -> Result<Rights, Stop> {
         let Step { ino, uid, gid, permissions, may_have_acl } = step;
-        let acl = if may_have_acl { self.xattrs(ino)?.map.get(ACCESS_ACL) } else { None };
+        let acl = if may_have_acl { self.tree.xattrs(ino)?.map.get(ACCESS_ACL) } else { None };
         let (acl, bytes) = (acl.map(|value| Acl::parse(value)).transpose()?, acl.map_or(0, |value| value.len()));
-        self.resolving.take((1 + self.resolving.makers.len()) * bytes / LISTED_A_STEP)?;
+        self.links.resolving.take((1 + self.links.resolving.makers.len()) * bytes / LISTED_A_STEP)?;
         let subject = Subject { uid, gid, permissions, acl };
         let everybody = subject.class(6) & subject.class(3) & subject.class(0);
         // A list may take from some what it gives to all others.
@@ -122,19 +119,19 @@ impl State {
             Asker::User(person) => subject.rights_of(person.uid, |gid| person.is_member(gid)),
         });
         let of_maker = |maker: &Maker| subject.rights_of(maker.uid, |gid| (gid == maker.gid).then_some(true));
-        let of_these = self.resolving.makers.iter().map(of_maker).fold(of_asker, |all, one| all & one);
+        let of_these = self.links.resolving.makers.iter().map(of_maker).fold(of_asker, |all, one| all & one);
         Ok(Rights { of_everybody, of_these })
     }
 
     /// The maker of link `ino`.
     pub(super) fn maker_of(&mut self, ino: Ino) -> Result<Maker, Stop> {
-        let row = &self.inode(ino)?.row;
+        let row = &self.tree.inode(ino)?.row;
         let (own, parent) = (Maker { uid: row.uid, gid: row.gid }, row.parent);
         // What is pushed onto a file is its owner's to push.
         if !self.is_shown(ino)? {
             return Ok(own);
         }
-        let view = &self.inode(parent)?.row;
+        let view = &self.tree.inode(parent)?.row;
         Ok(Maker { uid: view.uid, gid: view.gid })
     }
 
@@ -155,7 +152,7 @@ impl State {
 
     /// True if the asker may read inode `ino`, which is no link; a directory: list and search it.
     pub(crate) fn asker_may_read(&mut self, ino: Ino) -> Result<bool, Stop> {
-        let row = &self.inode(ino)?.row;
+        let row = &self.tree.inode(ino)?.row;
         let wanted = if row.kind == Kind::Directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
         let step = Step::of(row);
         Ok(self.rights_to(step, wanted)?.of_these & wanted == wanted)
@@ -163,7 +160,7 @@ impl State {
 
     /// True if the asker may add names to directory `parent`.
     pub(super) fn asker_may_add(&mut self, parent: Ino) -> Result<bool, Stop> {
-        let step = Step::of(&self.directory(parent)?.row);
+        let step = Step::of(&self.tree.directory(parent)?.row);
         let wanted = MAY_WRITE | MAY_SEARCH;
         Ok(self.rights_to(step, wanted)?.of_these & wanted == wanted)
     }

@@ -1,13 +1,11 @@
 //! Reading links.
 
 use super::drafts::{Content, Draft, Written};
-use super::is_virtual;
 use super::reach::MAY_READ;
 use super::resolve::{READ, Resolved};
 use super::sources::Targets;
 use super::view::{Step, Stopped, View, stopped};
 use crate::blocking::{self, Wait};
-use crate::error::{Error, ErrorKind, Result};
 use crate::state::State;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
@@ -15,6 +13,7 @@ use std::sync::Arc;
 use weft_block::Rope;
 use weft_store::{Ino, Kind};
 use weft_transform::Network;
+use weft_tree::{Error, ErrorKind, Result, is_virtual};
 
 /// Number of attempts to compute a view whose targets change meanwhile.
 const ATTEMPTS: usize = 4;
@@ -46,7 +45,7 @@ impl Vfs {
     /// As [`Vfs::read`], but what a link gives comes as soon as there is any of it: there is more
     /// until nothing comes.
     pub fn read_some(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
-        match self.run(|state| state.file(ino).map(|_| ())) {
+        match self.run(|state| state.tree.file(ino).map(|_| ())) {
             Err(error) if error.kind() == ErrorKind::Transformed => self.read_least(ino, offset, len, len.min(1)),
             _ => self.read(ino, offset, len),
         }
@@ -161,7 +160,7 @@ impl Vfs {
             let mut content = Content::new(self, resolved.is_secret)?;
             // What was never written to may make no sense to the network.
             let is_empty = |state: &mut State| {
-                let row = &state.inode(resolved.data())?.row;
+                let row = &state.tree.inode(resolved.data())?.row;
                 Ok(row.kind == Kind::File && row.size == 0)
             };
             if kept == Kept::Nothing || self.run(is_empty)? {

@@ -1,24 +1,20 @@
 //! What a link leads to, as the volume is now.
 
+use super::Version;
 use super::causes::Causes;
+use super::compiled::Link;
 use super::definition::{Looks, Writing};
 use super::drafts::Drafted;
-use super::is_virtual;
 use super::reach::{MAY_READ, MAY_SEARCH, MAY_WRITE, Maker, Step};
 use super::steps::Steps;
 use super::view::Failure;
 use super::watch::{Cause, Of};
-use super::{Link, Version};
-use crate::apply::ACCESS_ACL;
-use crate::attributes::{Attributes, Reach};
-use crate::error::{Error, ErrorKind, Result};
-use crate::inode::Inode;
 use crate::state::State;
-use crate::stop::{Miss, Stop};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_store::{Ino, InodeRow, Kind, Name, Timestamp};
+use weft_tree::{ACCESS_ACL, Attributes, Error, ErrorKind, Inode, Miss, Reach, Result, Stop, is_virtual};
 
 /// Links from which links may be made, one from the other.
 pub(super) const DEPTH_MAX: usize = 16;
@@ -142,7 +138,7 @@ impl State {
     /// long as what it gives. Of one that leads nowhere the length is 1, so that whoever reads it
     /// comes to hear of that.
     pub(crate) fn attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
-        let inode = self.inode(ino)?;
+        let inode = self.tree.inode(ino)?;
         if inode.row.kind == Kind::Transformation {
             return self.link_attributes(ino, Measure::IfWanted);
         }
@@ -153,7 +149,7 @@ impl State {
 
     /// The same for those who read no file beyond its length, whatever the link says of itself.
     pub(crate) fn attributes_measured(&mut self, ino: Ino) -> Result<Attributes, Stop> {
-        let is_link = self.inode(ino)?.row.kind == Kind::Transformation;
+        let is_link = self.tree.inode(ino)?.row.kind == Kind::Transformation;
         if !is_link {
             return self.attributes(ino);
         }
@@ -181,7 +177,7 @@ impl State {
     /// open.
     pub(crate) fn guarded_attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
         // An entry of a view has the permission bits of what it shows.
-        let own = if is_virtual(ino) { 0o777 } else { self.inode(ino)?.row.permissions };
+        let own = if is_virtual(ino) { 0o777 } else { self.tree.inode(ino)?.row.permissions };
         Ok(Attributes {
             permissions: own & (READ | SEARCH | OWNERS_WRITE),
             reach: Reach::Some,
@@ -197,7 +193,7 @@ impl State {
             return Ok(nowhere);
         }
         let view = self.stored_view(ino)?;
-        let row = &self.inode(view)?.row;
+        let row = &self.tree.inode(view)?.row;
         let (atime, mtime, ctime, btime) = (row.atime, row.mtime, row.ctime, row.btime);
         Ok(Attributes { uid: row.uid, gid: row.gid, atime, mtime, ctime, btime, ..nowhere })
     }
@@ -207,7 +203,7 @@ impl State {
         if error.kind() == ErrorKind::AccessDenied {
             return self.closed_attributes(ino);
         }
-        let reach = if self.resolving.is_private { Reach::Some } else { Reach::Everybody };
+        let reach = if self.links.resolving.is_private { Reach::Some } else { Reach::Everybody };
         Ok(Attributes { reach, ..self.nowhere(ino)? })
     }
 
@@ -215,7 +211,7 @@ impl State {
     pub(super) fn is_for_all(&mut self, ino: Ino) -> Result<bool, Stop> {
         match self.resolve(ino) {
             Ok(resolved) => Ok(resolved.is_for_all),
-            Err(Stop::Fail(error)) => Ok(error.kind() != ErrorKind::AccessDenied && !self.resolving.is_private),
+            Err(Stop::Fail(error)) => Ok(error.kind() != ErrorKind::AccessDenied && !self.links.resolving.is_private),
             Err(miss) => Err(miss),
         }
     }
@@ -237,7 +233,7 @@ impl State {
     /// Makes sure that link `ino`, which is about to be changed, can be resolved after that without
     /// going back.
     pub(crate) fn ready_for_attributes_after(&mut self, ino: Ino) -> Result<(), Stop> {
-        if self.inode(ino)?.row.kind != Kind::Transformation {
+        if self.tree.inode(ino)?.row.kind != Kind::Transformation {
             return Ok(());
         }
         match self.resolve(ino) {
@@ -248,8 +244,8 @@ impl State {
 
     /// Permission bits of inode `ino`, as those see them of whom nobody tells when they open files:
     /// programs of a mount are checked by the kernel.
-    pub(crate) fn permission_bits(&mut self, ino: Ino) -> Result<u32, Stop> {
-        let row = &self.inode(ino)?.row;
+    pub(crate) fn bits_of_links_too(&mut self, ino: Ino) -> Result<u32, Stop> {
+        let row = &self.tree.inode(ino)?.row;
         let (kind, own) = (row.kind, row.permissions);
         if kind != Kind::Transformation {
             return Ok(own);
@@ -264,7 +260,7 @@ impl State {
 
     /// Attributes of a link that leads nowhere.
     fn nowhere(&mut self, ino: Ino) -> Result<Attributes, Stop> {
-        let own = self.inode(ino)?.attributes();
+        let own = self.tree.inode(ino)?.attributes();
         let looks = match self.looks_like_directory(ino) {
             Err(Stop::Miss(miss)) => return Err(miss.into()),
             looks => looks.is_ok_and(|looks| looks),
@@ -284,13 +280,13 @@ impl State {
         };
         let reach = if resolved.is_for_all { Reach::Everybody } else { Reach::Some };
         let own = Attributes { reach, ..own };
-        if self.watches.is_wanted {
-            self.watches.watch(ino, &resolved.causes.all());
+        if self.links.watches.is_wanted {
+            self.links.watches.watch(ino, &resolved.causes.all());
         }
         if resolved.link.looks.is_some() {
             let permissions = own.permissions & resolved.shown_permissions();
             let (mtime, ctime) = (resolved.mtime, own.ctime.max(resolved.ctime));
-            let target = &self.inode(resolved.data())?.row;
+            let target = &self.tree.inode(resolved.data())?.row;
             let size = if target.kind == Kind::Directory { target.size } else { 0 };
             return Ok(Attributes { size, permissions, mtime, ctime, ..own });
         }
@@ -320,8 +316,8 @@ impl State {
     /// `resolved`.
     pub(super) fn watch_read(&mut self, ino: Ino, resolved: &Resolved) {
         // Of one that is watched nothing has changed.
-        if self.watches.is_wanted && !self.watches.is_watched(ino) {
-            self.watches.watch(ino, &resolved.causes.all());
+        if self.links.watches.is_wanted && !self.links.watches.is_watched(ino) {
+            self.links.watches.watch(ino, &resolved.causes.all());
         }
     }
 
@@ -329,54 +325,54 @@ impl State {
     /// `NotFound`, `Loop`, `IsDirectory`, `Invalid` (it leads to an inode that is no file),
     /// `Corrupt`.
     pub(crate) fn resolve(&mut self, ino: Ino) -> Result<Resolved, Stop> {
-        if self.resolving.depth >= DEPTH_MAX {
+        if self.links.resolving.depth >= DEPTH_MAX {
             return Err(ErrorKind::Loop.into());
         }
         let maker = self.maker_of(ino)?;
-        let makers = &mut self.resolving.makers;
+        let makers = &mut self.links.resolving.makers;
         let is_another = maker.uid != 0 && !makers.contains(&maker);
         if is_another {
             makers.push(maker);
         }
-        let resolved = if self.resolving.depth == 0 { self.resolve_first(ino) } else { self.resolve_known(ino) };
+        let resolved = if self.links.resolving.depth == 0 { self.resolve_first(ino) } else { self.resolve_known(ino) };
         if is_another {
-            self.resolving.makers.pop();
+            self.links.resolving.makers.pop();
         }
         resolved
     }
 
     fn resolve_first(&mut self, ino: Ino) -> Result<Resolved, Stop> {
-        self.resolving.depth = 1;
-        self.resolving.is_private = false;
-        self.resolving.restart();
+        self.links.resolving.depth = 1;
+        self.links.resolving.is_private = false;
+        self.links.resolving.restart();
         let resolved = self.resolve_anew(ino);
-        self.resolving.depth = 0;
-        self.resolving.known.clear();
+        self.links.resolving.depth = 0;
+        self.links.resolving.known.clear();
         resolved
     }
 
     fn resolve_known(&mut self, ino: Ino) -> Result<Resolved, Stop> {
-        let key = (ino, self.resolving.makers.clone());
-        if let Some(known) = self.resolving.known.get(&key) {
+        let key = (ino, self.links.resolving.makers.clone());
+        if let Some(known) = self.links.resolving.known.get(&key) {
             return Ok(known.clone());
         }
-        self.resolving.depth += 1;
+        self.links.resolving.depth += 1;
         let resolved = self.resolve_anew(ino);
-        self.resolving.depth -= 1;
+        self.links.resolving.depth -= 1;
         if let Ok(resolved) = &resolved {
-            self.resolving.known.insert(key, resolved.clone());
+            self.links.resolving.known.insert(key, resolved.clone());
         }
         resolved
     }
 
     fn resolve_anew(&mut self, ino: Ino) -> Result<Resolved, Stop> {
         let link = self.link_of(ino)?;
-        self.resolving.take(1 + link.definition.network.len() / DIGESTED_A_STEP)?;
+        self.links.resolving.take(1 + link.definition.network.len() / DIGESTED_A_STEP)?;
         // Entries of views share those of the view.
         if let Some(names) = link.names().filter(|_| !is_virtual(ino)) {
-            self.resolving.take(names.compile_steps())?;
+            self.links.resolving.take(names.compile_steps())?;
         }
-        let row = &self.inode(ino)?.row;
+        let row = &self.tree.inode(ino)?.row;
         let owner = Owner { uid: row.uid, gid: row.gid };
         let mut content = Vec::new();
         let (mtime, ctime) = (row.mtime, row.ctime);
@@ -387,7 +383,7 @@ impl State {
         let (targets, source, version) = (Vec::new(), Version::default(), Version::default());
         let is_secret = link.has_keys();
         // Who writes all of it anew has to tell when that is done.
-        let writing = if self.is_told_of_opens { link.writing() } else { by_places_alone(link.writing()) };
+        let writing = if self.links.is_told_of_opens { link.writing() } else { by_places_alone(link.writing()) };
         let mut resolved = Resolved {
             is_secret,
             writing,
@@ -404,7 +400,7 @@ impl State {
             link: link.clone(),
         };
         for (number, path) in link.targets().enumerate() {
-            self.resolving.take(1)?;
+            self.links.resolving.take(1)?;
             let (target, way) = match link.of {
                 Some(target) if number == link.data => (target, 0o777),
                 _ => self.walk(path, owner, &mut resolved)?,
@@ -428,7 +424,7 @@ impl State {
         }
         content.extend(link.definition.network.as_bytes());
         // What is written to it and not in its target yet.
-        content.extend(self.drafts.get(ino).map_or(0, |draft| draft.change()).to_le_bytes());
+        content.extend(self.links.drafts.get(ino).map_or(0, |draft| draft.change()).to_le_bytes());
         resolved.version = weft_digest::digest(&content);
         Ok(resolved)
     }
@@ -444,7 +440,7 @@ impl State {
     ) -> Result<((Timestamp, Timestamp), u32), Stop> {
         let link = resolved.link.clone();
         let wants_directory = number == link.data && matches!(link.looks, Some(Looks::Directory(_)));
-        let row = &self.inode(target)?.row;
+        let row = &self.tree.inode(target)?.row;
         let (kind, step) = (row.kind, Step::of(row));
         // Who uses the file onto which it is pushed has opened that.
         if link.of != Some(target) && matches!(kind, Kind::File | Kind::Directory) {
@@ -459,7 +455,7 @@ impl State {
                     _ => {}
                 }
                 let inner = self.resolve(target)?;
-                self.resolving.take(inner.steps())?;
+                self.links.resolving.take(inner.steps())?;
                 if link.of != Some(target) {
                     let wanted = if wants_directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
                     self.reached(resolved, step, wanted, number == link.data)?;
@@ -479,9 +475,9 @@ impl State {
             Kind::File if wants_directory => Err(ErrorKind::NotDirectory.into()),
             Kind::File | Kind::Directory => {
                 resolved.is_of_file |= number == link.data && kind == Kind::File;
-                content.extend(stamp(self.inode(target)?));
+                content.extend(stamp(self.tree.inode(target)?));
                 let has_acl = self.has_acl(target)?;
-                let row = &self.inode(target)?.row;
+                let row = &self.tree.inode(target)?.row;
                 Ok(((row.mtime, row.ctime), rights(row, has_acl, owner)))
             }
             _ => Err(ErrorKind::Invalid.into()),
@@ -498,14 +494,14 @@ impl State {
         }
         let is_private = rights.of_everybody & wanted != wanted;
         resolved.is_for_all &= !is_private;
-        self.resolving.is_private |= is_private;
+        self.links.resolving.is_private |= is_private;
         resolved.may_write &= !is_data || rights.of_these & MAY_WRITE != 0;
         Ok(())
     }
 
     /// True if the length of a link may be left open.
     pub(super) fn leaves_open(&self, resolved: &Resolved) -> bool {
-        self.is_told_of_opens && resolved.link.definition.lazy
+        self.links.is_told_of_opens && resolved.link.definition.lazy
     }
 
     /// Returns the length of link `ino`'s content.
@@ -529,12 +525,12 @@ impl State {
             return Ok(Ok(Length { bytes: known, failed: None }));
         }
         if !resolved.link.keeps.length {
-            let known = self.lengths.get(&resolved.version).copied();
+            let known = self.links.lengths.get(&resolved.version).copied();
             let known = known.filter(|length| length.failed.is_none_or(|failure| failure.at.elapsed() < RETRY));
             return Ok(known.ok_or(ino));
         }
         let target = resolved.data();
-        let inode = self.inode(target)?;
+        let inode = self.tree.inode(target)?;
         if inode.row.kind == Kind::File {
             return Ok(Ok(Length { bytes: inode.row.size, failed: None }));
         }
@@ -545,14 +541,14 @@ impl State {
     /// True if links of user `uid` work, and that user may have, and ordered, all code that `link`
     /// runs, and may use its keys.
     fn may_have(&self, link: &Link, uid: u32) -> bool {
-        let has_keys = uid == 0 || self.keys_of == Some(uid);
-        let may_run = link.definition.trusted && self.exported.allows(uid);
-        self.links.allows(uid) && (!link.is_exported() || may_run) && (!link.has_keys() || has_keys)
+        let has_keys = uid == 0 || self.links.keys_of == Some(uid);
+        let may_run = link.definition.trusted && self.links.exported.allows(uid);
+        self.links.owners.allows(uid) && (!link.is_exported() || may_run) && (!link.has_keys() || has_keys)
     }
 
     /// Returns the version of the content of file or link `ino`.
     pub(super) fn content_of(&mut self, ino: Ino) -> Result<Version, Stop> {
-        let inode = self.inode(ino)?;
+        let inode = self.tree.inode(ino)?;
         if inode.row.kind != Kind::Transformation {
             return Ok(weft_digest::digest(&stamp(inode)));
         }
@@ -563,7 +559,7 @@ impl State {
     /// been told that length: of content that can be computed again, a part would pass for the
     /// whole.
     pub(super) fn refuse_failed(&self, version: &Version) -> Result<(), Stop> {
-        let failure = self.lengths.get(version).and_then(|length| length.failed);
+        let failure = self.links.lengths.get(version).and_then(|length| length.failed);
         match failure.filter(|failure| failure.at.elapsed() < 2 * RETRY) {
             Some(failure) => Err(failure.kind.into()),
             None => Ok(()),
@@ -572,10 +568,10 @@ impl State {
 
     /// Remembers how long the content of a version is.
     pub(crate) fn learn_length(&mut self, version: Version, length: Length) {
-        if self.lengths.len() >= LENGTHS_MAX {
-            self.lengths.clear();
+        if self.links.lengths.len() >= LENGTHS_MAX {
+            self.links.lengths.clear();
         }
-        self.lengths.insert(version, length);
+        self.links.lengths.insert(version, length);
     }
 
     /// The inode at `path`, and what the classes of `owner` may do there for all that the
@@ -587,7 +583,7 @@ impl State {
         // Views know no way back.
         let mut way = Vec::new();
         while let Some(name) = names.pop() {
-            self.resolving.take(1)?;
+            self.links.resolving.take(1)?;
             let search = self.search(at, owner, resolved)?;
             allowed &= search | search << 1 | search << 2;
             if name == b".." {
@@ -597,7 +593,7 @@ impl State {
             let name = Name::new(&name)?;
             self.follows_from(at, Of::Name(name.clone()), Arc::make_mut(&mut resolved.causes).own())?;
             let found = self.within(at, &name)?;
-            if self.inode(found)?.row.kind != Kind::Symlink {
+            if self.tree.inode(found)?.row.kind != Kind::Symlink {
                 way.push(at);
                 at = found;
                 continue;
@@ -606,7 +602,7 @@ impl State {
             if symlinks > SYMLINKS_MAX {
                 return Err(ErrorKind::Loop.into());
             }
-            let target = self.inode(found)?.row.inline.clone().unwrap_or_default();
+            let target = self.tree.inode(found)?.row.inline.clone().unwrap_or_default();
             if target.starts_with(b"/") {
                 // It leads out of the volume, wherever that is mounted.
                 return Err(ErrorKind::NotFound.into());
@@ -620,18 +616,18 @@ impl State {
     /// permission bits. Adds the causes of that to `resolved`.
     fn search(&mut self, at: Ino, owner: Owner, resolved: &mut Resolved) -> Result<u32, Stop> {
         resolved.follows_from((at, Of::Itself));
-        if self.inode(at)?.row.kind != Kind::Transformation {
-            let step = Step::of(&self.directory(at)?.row);
+        if self.tree.inode(at)?.row.kind != Kind::Transformation {
+            let step = Step::of(&self.tree.directory(at)?.row);
             self.reached(resolved, step, MAY_SEARCH, false)?;
             let has_acl = self.has_acl(at)?;
-            return Ok(rights(&self.inode(at)?.row, has_acl, owner) & SEARCH);
+            return Ok(rights(&self.tree.inode(at)?.row, has_acl, owner) & SEARCH);
         }
         let view = self.resolve(at)?;
-        self.resolving.take(view.steps())?;
+        self.links.resolving.take(view.steps())?;
         if view.link.looks.is_none() {
             return Err(ErrorKind::NotDirectory.into());
         }
-        let step = Step::of(&self.inode(at)?.row);
+        let step = Step::of(&self.tree.inode(at)?.row);
         self.reached(resolved, step, MAY_SEARCH, false)?;
         resolved.is_for_all &= view.is_for_all;
         Arc::make_mut(&mut resolved.causes).add(&view.causes);
@@ -641,17 +637,17 @@ impl State {
     /// Returns the rights of the classes of `owner` on link `ino`, which leads to `resolved`, as
     /// permission bits.
     fn rights_of_link(&mut self, ino: Ino, resolved: &Resolved, owner: Owner) -> Result<u32, Stop> {
-        let row = self.inode(ino)?.row.clone();
+        let row = self.tree.inode(ino)?.row.clone();
         let permissions = row.permissions & resolved.permissions();
         Ok(rights(&InodeRow { permissions, ..row }, false, owner))
     }
 
     /// True if inode `ino` has an access control list beyond its permission bits.
     fn has_acl(&mut self, ino: Ino) -> Result<bool, Stop> {
-        if !self.inode(ino)?.row.has_xattrs() {
+        if !self.tree.inode(ino)?.row.has_xattrs() {
             return Ok(false);
         }
-        Ok(self.xattrs(ino)?.map.contains_key(ACCESS_ACL))
+        Ok(self.tree.xattrs(ino)?.map.contains_key(ACCESS_ACL))
     }
 }
 

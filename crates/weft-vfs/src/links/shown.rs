@@ -9,13 +9,12 @@ use super::Version;
 use super::folder::Seen;
 use super::resolve::RETRY;
 use super::watch::{Cause, Of};
-use crate::error::{ErrorKind, Result};
 use crate::state::State;
-use crate::stop::{Miss, Stop};
 use crate::volume::Vfs;
 use rustc_hash::FxHashMap;
 use std::time::Instant;
 use weft_store::{Ino, Kind, Name, Timestamp};
+use weft_tree::{ErrorKind, Miss, Result, Stop};
 
 /// Names that are remembered.
 const NAMES_MAX: usize = 1 << 14;
@@ -44,8 +43,8 @@ impl State {
     /// Returns the inode named `name` in `place`, a directory or a view. `NotFound`,
     /// `NotDirectory`, and as reading a view.
     pub(super) fn within(&mut self, place: Ino, name: &Name) -> Result<Ino, Stop> {
-        if self.inode(place)?.row.kind != Kind::Transformation {
-            return Ok(self.existing(place, name.as_bytes())?.ino);
+        if self.tree.inode(place)?.row.kind != Kind::Transformation {
+            return Ok(self.tree.existing(place, name.as_bytes())?.ino);
         }
         let seen = self.source_of(place)?;
         let shown = match &seen {
@@ -58,7 +57,7 @@ impl State {
                 self.unheld(ino);
                 Ok(ino)
             }
-            (_, Known::Member(ino)) if self.inodes.peek(&ino).is_some() => Ok(ino),
+            (_, Known::Member(ino)) if self.tree.inodes.peek(&ino).is_some() => Ok(ino),
             _ => Err(Miss::Shown(place, name.clone()).into()),
         }
     }
@@ -66,7 +65,7 @@ impl State {
     /// Returns the cached entry for `name` in `view`.
     fn remembered(&mut self, view: Ino, name: &Name) -> Result<Known, Stop> {
         let of = self.resolve(view)?.told();
-        let known = self.shown.0.get(&(view, name.clone())).filter(|known| known.of == of);
+        let known = self.links.shown.0.get(&(view, name.clone())).filter(|known| known.of == of);
         match known.map(|known| &known.found) {
             Some(Ok(known)) => Ok(known.clone()),
             Some(Err((kind, at))) if at.elapsed() < RETRY => Err((*kind).into()),
@@ -77,7 +76,7 @@ impl State {
     /// Adds to `causes` what it follows from what a name in `place`, a directory or a view, names,
     /// or which names there are.
     pub(super) fn follows_from(&mut self, place: Ino, of: Of, causes: &mut Vec<Cause>) -> Result<(), Stop> {
-        if self.inode(place)?.row.kind != Kind::Transformation {
+        if self.tree.inode(place)?.row.kind != Kind::Transformation {
             causes.push((place, of));
             return Ok(());
         }
@@ -105,7 +104,7 @@ impl Vfs {
             Err(error) if is_askers_own(error.kind()) => return Err(error),
             found => found.map_err(|error| (error.kind(), Instant::now())),
         };
-        let shown = &mut self.state.lock().shown.0;
+        let shown = &mut self.state.lock().links.shown.0;
         if shown.len() >= NAMES_MAX {
             shown.clear();
         }

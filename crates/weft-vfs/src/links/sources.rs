@@ -3,10 +3,10 @@
 //! The asker was let read them then ([`super::reach`]); a network runs in any thread, so from then
 //! on only its makers have to have that right.
 
+use super::Version;
+use super::compiled::Link;
 use super::resolve::Resolved;
-use super::{Link, Version, is_virtual};
 use crate::asker::Asker;
-use crate::error::{Error, ErrorKind};
 use crate::volume::Vfs;
 use std::io;
 use std::ops::Range;
@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use weft_block::Slice;
 use weft_store::Ino;
 use weft_transform::{Bounds, Source, Sources};
+use weft_tree::{Error, ErrorKind, is_virtual};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -90,10 +91,10 @@ impl Sources for Targets {
     fn owner(&self) -> Option<u32> {
         let owner = |vfs: Arc<Vfs>| {
             vfs.run(|state| {
-                let row = &state.inode(self.ino)?.row;
+                let row = &state.tree.inode(self.ino)?.row;
                 // What a view shows is another's, who has not said what is done with it.
                 let maker = if is_virtual(self.ino) { row.parent } else { self.ino };
-                Ok(state.inode(maker)?.row.uid)
+                Ok(state.tree.inode(maker)?.row.uid)
             })
         };
         // If it is gone meanwhile, it is nobody's.

@@ -1,7 +1,6 @@
 //! Bounds on the work of resolving links: it is done under the lock of all requests.
 
-use crate::error::ErrorKind;
-use crate::stop::{Miss, Stop};
+use weft_tree::{ErrorKind, Miss, Stop};
 
 /// Steps of resolving one link with all links on the way. A name on the way to a target is one. The
 /// longest definition has fewer, where no other links and no symbolic ones are on the way and names

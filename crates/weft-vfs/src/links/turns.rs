@@ -11,12 +11,12 @@
 
 use crate::asker::asking_user;
 use crate::blocking::{self, Wait};
-use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use weft_transform::interrupt::{self, PERIOD};
+use weft_tree::{ErrorKind, Result};
 
 /// Requests of one user that wait for a turn.
 const WAITING_MAX: usize = 64;
@@ -174,8 +174,6 @@ impl Vfs {
 mod tests {
     use super::*;
     use crate::asker::Asker;
-    use crate::attributes::SetAttributes;
-    use crate::caller::{Caller, Credentials, MakeNode};
     use crate::clock::ManualClock;
     use crate::computing::{Requester, set_requester};
     use crate::links::LinkDefinition;
@@ -184,6 +182,8 @@ mod tests {
     use std::thread;
     use weft_store::{Ino, Kind, VolumeOptions};
     use weft_testkit::CrashStore;
+    use weft_tree::SetAttributes;
+    use weft_tree::{Caller, Credentials, MakeNode};
 
     /// Waiting requests of a user, for those who look on.
     const MANY: usize = 8;

@@ -8,8 +8,6 @@ use super::Version;
 use super::memo::{Key, Memo, Nameless};
 use super::resolve::{Length, RETRY};
 use super::sources::{TargetError, Targets};
-use crate::caller::{Caller, MakeNode};
-use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use std::collections::VecDeque;
 use std::io;
@@ -17,6 +15,7 @@ use std::time::Instant;
 use weft_block::{Buffer, Rope, Slice};
 use weft_store::{Ino, Kind};
 use weft_transform::{Run, RunError, Sources, StageError};
+use weft_tree::{Caller, ErrorKind, MakeNode, Result};
 
 /// Bytes that a run holds behind where it is.
 const BEHIND_BYTES: usize = 4 << 20;

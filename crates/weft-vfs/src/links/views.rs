@@ -13,13 +13,13 @@ use super::memo::{Key, Memo, Nameless};
 use super::resolve::Resolved;
 use super::sources::Targets;
 use super::view::View;
-use crate::error::Result;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_store::Ino;
+use weft_tree::Result;
 
 /// Views at once, those that are kept included.
 const VIEWS_MAX: usize = 1024;

@@ -6,14 +6,13 @@
 //! is outdated, once, until it is told or read again: a program that has it open reads on without
 //! asking for attributes. As long as nobody has asked to be told, nothing is watched.
 
-use crate::mutation::Mutation;
-use crate::names::NameKey;
+use super::state::Renamed;
 use crate::observe::Change;
 use crate::state::State;
-use crate::stop::Stop;
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weft_store::{Ino, Name};
+use weft_tree::{Mutation, NameKey, Stop, Tree};
 
 /// Causes of all links watched at once; if there are more, all links are outdated. One change may
 /// outdate all of them under the lock of all requests.
@@ -84,7 +83,15 @@ impl Watches {
         self.links.is_empty()
     }
 
-    /// Notes that `mutation` was applied.
+    /// Notes that `mutation` was performed, and took names from these inodes.
+    pub(super) fn performed(&mut self, mutation: &Mutation<'_>, renamed: Renamed) {
+        if self.are_none() {
+            return;
+        }
+        self.applied(mutation);
+        renamed.into_iter().flatten().for_each(|ino| self.changed((ino, Of::Itself)));
+    }
+
     fn applied(&mut self, mutation: &Mutation<'_>) {
         match mutation {
             Mutation::Make { parent, name, .. } => {
@@ -128,46 +135,32 @@ impl Watches {
     }
 }
 
-impl State {
-    /// Performs `mutation`, as [`State::apply`], and notes which links follow from what it changes.
-    pub(crate) fn apply_watched(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
-        if self.watches.are_none() {
-            return self.apply(mutation);
+/// The inodes that lose a name by `mutation`, or get another one for it: when their attributes
+/// changed is an attribute, too.
+pub(super) fn renamed_by(tree: &Tree, mutation: &Mutation<'_>) -> Renamed {
+    let named = |parent: Ino, name: &Name| tree.names.peek(&NameKey(parent, name.as_bytes()))?.entry;
+    let (one, other) = match mutation {
+        Mutation::Remove { parent, name, .. } => (named(*parent, name), None),
+        Mutation::Rename { from, to, .. } | Mutation::Whiteout { from, to, .. } => {
+            (named(from.0, &from.1), named(to.0, &to.1))
         }
-        let renamed = self.renamed_by(mutation);
-        self.apply(mutation)?;
-        self.watches.applied(mutation);
-        renamed.into_iter().flatten().for_each(|ino| self.watches.changed((ino, Of::Itself)));
-        Ok(())
-    }
-
-    /// The inodes that lose a name by `mutation`, or get another one for it: when their attributes
-    /// changed is an attribute, too.
-    fn renamed_by(&self, mutation: &Mutation<'_>) -> [Option<Ino>; 2] {
-        let named = |parent: Ino, name: &Name| self.names.peek(&NameKey(parent, name.as_bytes()))?.entry;
-        let (one, other) = match mutation {
-            Mutation::Remove { parent, name, .. } => (named(*parent, name), None),
-            Mutation::Rename { from, to, .. } | Mutation::Whiteout { from, to, .. } => {
-                (named(from.0, &from.1), named(to.0, &to.1))
-            }
-            Mutation::Make { .. }
-            | Mutation::Link { .. }
-            | Mutation::Attributes { .. }
-            | Mutation::Write { .. }
-            | Mutation::Zero { .. }
-            | Mutation::Share { .. }
-            | Mutation::Replace { .. }
-            | Mutation::Xattr { .. } => (None, None),
-        };
-        [one, other].map(|entry| entry.map(|entry| entry.ino))
-    }
+        Mutation::Make { .. }
+        | Mutation::Link { .. }
+        | Mutation::Attributes { .. }
+        | Mutation::Write { .. }
+        | Mutation::Zero { .. }
+        | Mutation::Share { .. }
+        | Mutation::Replace { .. }
+        | Mutation::Xattr { .. } => (None, None),
+    };
+    [one, other].map(|entry| entry.map(|entry| entry.ino))
 }
 
 impl Vfs {
     /// True if the last reported state of link `ino` still holds, and observers will be notified
     /// when it no longer does.
     pub fn is_watched(&self, ino: Ino) -> bool {
-        self.state.lock().watches.is_watched(ino)
+        self.state.lock().links.watches.is_watched(ino)
     }
 
     /// Tells those who asked of links that are outdated.

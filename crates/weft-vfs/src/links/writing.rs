@@ -10,11 +10,7 @@ use super::resolve::{Resolved, WRITE};
 use super::sources::Targets;
 use super::view::{Stopped, stopped};
 use super::watch::Of;
-use crate::attributes::{Attributes, Privileges, SetAttributes, Writer};
 use crate::blocking::{self, Wait};
-use crate::caller::{Caller, MakeNode};
-use crate::error::{ErrorKind, Result};
-use crate::mutation::Replacement;
 use crate::observe::Change;
 use crate::volume::Vfs;
 use parking_lot::MutexGuard;
@@ -26,6 +22,7 @@ use weft_block::{Rope, Slice};
 use weft_store::{Ino, Kind};
 use weft_transform::interrupt;
 use weft_transform::{Bounds, Network, Run, RunError, Source, Sources};
+use weft_tree::{Attributes, Caller, ErrorKind, MakeNode, Privileges, Replacement, Result, SetAttributes, Writer};
 
 /// Bytes filled at once.
 const FILL_BYTES: usize = 1 << 20;
@@ -142,7 +139,7 @@ impl Vfs {
 
     /// Returns the draft of link `ino`, if it is open to be written as a whole.
     pub(super) fn draft(&self, ino: Ino) -> Option<Arc<Draft>> {
-        self.state.lock().drafts.get(ino).cloned()
+        self.state.lock().links.drafts.get(ino).cloned()
     }
 
     /// Changes what was written to link `ino`. As [`Vfs::write`], and `NotSynchronized` if the last
@@ -166,8 +163,8 @@ impl Vfs {
     /// Tells of links that follow from link `ino`, to which something is written.
     pub(super) fn draft_changed(&self, ino: Ino) {
         let mut state = self.state.lock();
-        state.watches.changed((ino, Of::Itself));
-        let outdated = state.watches.take_outdated();
+        state.links.watches.changed((ino, Of::Itself));
+        let outdated = state.links.watches.take_outdated();
         drop(state);
         self.announce_outdated(outdated);
     }
@@ -230,7 +227,7 @@ impl Vfs {
                 Err(error) => return self.not_stored(&files, &error),
             }
             let target = resolved.data();
-            if self.run(|state| Ok(state.inode(target)?.row.kind))? == Kind::File {
+            if self.run(|state| Ok(state.tree.inode(target)?.row.kind))? == Kind::File {
                 break (target, resolved, files);
             }
             link = target;
@@ -327,7 +324,7 @@ impl Vfs {
 /// Reason why content is not put into a target.
 enum NotStored {
     Run(RunError),
-    Vfs(crate::error::Error),
+    Vfs(weft_tree::Error),
 }
 
 impl NotStored {
@@ -344,8 +341,8 @@ impl NotStored {
     }
 }
 
-impl From<crate::error::Error> for NotStored {
-    fn from(error: crate::error::Error) -> NotStored {
+impl From<weft_tree::Error> for NotStored {
+    fn from(error: weft_tree::Error) -> NotStored {
         NotStored::Vfs(error)
     }
 }

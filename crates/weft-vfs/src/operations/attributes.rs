@@ -1,16 +1,14 @@
 //! Attributes: reading and setting them; what follows from a change of owner, mode or content.
 
-use crate::acl::Acl;
-use crate::apply::{ACCESS_ACL, CAPABILITY};
-use crate::attributes::{Attributes, SetAttributes, SetTime, Writer};
-use crate::error::{ErrorKind, Result};
-use crate::mutation::{Lost, Mutation, SetRow};
 use crate::options::AtimePolicy;
-use crate::state::{ROW_BYTES, State};
-use crate::stop::Stop;
+use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use weft_store::{Ino, Kind, Timestamp};
+use weft_tree::{
+    ACCESS_ACL, Acl, Attributes, CAPABILITY, ErrorKind, Lost, Mutation, ROW_BYTES, Result, SetAttributes, SetRow,
+    SetTime, Stop, Writer,
+};
 
 /// Largest size and offset: what `off_t` holds.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
@@ -42,7 +40,7 @@ impl Vfs {
     /// group may not execute then.
     pub fn group_that_keeps_set_id(&self, ino: Ino) -> Result<Option<u32>> {
         self.run(|state| {
-            let row = &state.inode(ino)?.row;
+            let row = &state.tree.inode(ino)?.row;
             let is_kept = row.permissions & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID;
             Ok(is_kept.then_some(row.gid))
         })
@@ -69,12 +67,12 @@ impl Vfs {
         }
         let now = self.now();
         let mut state = self.state.lock();
-        let Ok(inode) = state.inode(ino) else { return };
+        let Ok(inode) = state.tree.inode(ino) else { return };
         let row = &mut inode.row;
         let due = row.atime <= row.mtime || row.atime <= row.ctime || now.0.saturating_sub(row.atime.0) >= DAY;
         if row.atime != now && (due || self.options.atime == AtimePolicy::Always) {
             row.atime = now;
-            state.touch(ino);
+            state.tree.touch(ino);
         }
     }
 }
@@ -91,22 +89,22 @@ impl State {
             return Err(ErrorKind::TooBig.into());
         }
         if changes.size.is_none_or(|size| size > 0) {
-            self.room(ROW_BYTES)?;
+            self.tree.room(ROW_BYTES)?;
         }
         if changes.size.is_some() {
-            self.file(ino)?;
+            self.tree.file(ino)?;
         }
         self.ready_for_attributes_after(ino)?;
         let set = self.decide(ino, changes, time)?;
         if let Some(size) = changes.size {
-            self.shorten(ino, size)?;
+            self.tree.shorten(ino, size)?;
         }
         self.perform(&Mutation::Attributes { ino, set, time })?;
         self.attributes_after(ino)
     }
 
     fn decide(&mut self, ino: Ino, changes: SetAttributes, time: Timestamp) -> Result<SetRow<'static>, Stop> {
-        let row = &self.inode(ino)?.row;
+        let row = &self.tree.inode(ino)?.row;
         let (kind, old, has_xattrs) = (row.kind, row.permissions, row.has_xattrs());
         let owner_changes = changes.uid.is_some() || changes.gid.is_some();
         let wanted = changes.permissions.map(|bits| bits & 0o7777);
@@ -140,7 +138,7 @@ impl State {
     }
 
     fn acl_after_chmod(&mut self, ino: Ino, permissions: u32) -> Result<Option<Vec<u8>>, Stop> {
-        let Some(value) = self.xattrs(ino)?.map.get(ACCESS_ACL) else { return Ok(None) };
+        let Some(value) = self.tree.xattrs(ino)?.map.get(ACCESS_ACL) else { return Ok(None) };
         Ok(Some(Acl::parse(value)?.with_permissions(permissions).to_bytes()))
     }
 
@@ -148,15 +146,15 @@ impl State {
     /// are always lost.
     pub(crate) fn lost(&mut self, ino: Ino, writer: Writer) -> Result<Lost, Stop> {
         let capability = self.has_capability(ino)?;
-        let old = self.inode(ino)?.row.permissions;
+        let old = self.tree.inode(ino)?.row.permissions;
         Ok(Lost { permissions: Some(writer.leaves(old)).filter(|bits| *bits != old), capability })
     }
 
     /// True if file `ino` has capabilities to lose.
     fn has_capability(&mut self, ino: Ino) -> Result<bool, Stop> {
-        if !self.inode(ino)?.row.has_xattrs() {
+        if !self.tree.inode(ino)?.row.has_xattrs() {
             return Ok(false);
         }
-        Ok(self.xattrs(ino)?.map.contains_key(CAPABILITY))
+        Ok(self.tree.xattrs(ino)?.map.contains_key(CAPABILITY))
     }
 }

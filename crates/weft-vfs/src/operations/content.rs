@@ -1,16 +1,15 @@
 //! Content: writing, allocating, seeking, copying.
 
 use super::attributes::SIZE_MAX;
-use crate::attributes::{AllocateMode, Privileges, Whence, Writer};
-use crate::data::FileData;
-use crate::error::{Error, ErrorKind, Result};
-use crate::mutation::{Mutation, Replacement};
-use crate::state::{ROW_BYTES, State};
-use crate::stop::Stop;
+use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use std::ops::Range;
 use weft_store::{Ino, Kind, Timestamp};
+use weft_tree::{
+    AllocateMode, Error, ErrorKind, FileData, Mutation, Privileges, ROW_BYTES, Replacement, Result, Stop, Whence,
+    Writer,
+};
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
 const COPY_BYTES: u64 = 1 << 20;
@@ -57,8 +56,8 @@ impl Vfs {
         }
         let time = self.now();
         self.change(|state| {
-            state.room(2 * state.block_size())?;
-            let size = state.file(ino)?.row.size;
+            state.tree.room(2 * state.tree.block_size())?;
+            let size = state.tree.file(ino)?.row.size;
             let new_size = match mode {
                 AllocateMode::Extend | AllocateMode::ZeroRange => size.max(end),
                 AllocateMode::KeepSize | AllocateMode::PunchHole | AllocateMode::ZeroRangeKeepSize => size,
@@ -70,7 +69,7 @@ impl Vfs {
                 }
                 AllocateMode::PunchHole | AllocateMode::ZeroRange | AllocateMode::ZeroRangeKeepSize => len,
             };
-            state.punch(ino, offset..offset + len, time)?;
+            state.tree.punch(ino, offset..offset + len, time)?;
             let lost = state.lost(ino, writer)?;
             state.perform(&Mutation::Zero { ino, offset, len, size: new_size, lost, time })
         })
@@ -105,8 +104,8 @@ impl Vfs {
             ErrorKind::Transformed => ErrorKind::NotSupported.into(),
             _ => error,
         };
-        let size = self.run(|state| Ok(state.file(from.0)?.row.size)).map_err(by_hand)?;
-        self.run(|state| state.file(to.0).map(|_| ())).map_err(by_hand)?;
+        let size = self.run(|state| Ok(state.tree.file(from.0)?.row.size)).map_err(by_hand)?;
+        self.run(|state| state.tree.file(to.0).map(|_| ())).map_err(by_hand)?;
         let len = len.min(size.saturating_sub(from.1));
         if to.1.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
             return Err(ErrorKind::TooBig.into());
@@ -175,13 +174,13 @@ enum Step {
 impl State {
     /// Looks from index `first` on for what [`Vfs::seek`] seeks, as far as it is known.
     fn seek_part(&mut self, ino: Ino, offset: u64, whence: Whence, first: u64) -> Result<Sought, Stop> {
-        let is_link = self.inode(ino)?.row.kind == Kind::Transformation;
-        let block_size = self.block_size();
+        let is_link = self.tree.inode(ino)?.row.kind == Kind::Transformation;
+        let block_size = self.tree.block_size();
         // A link has no holes.
         let (size, dense) = if is_link {
             (self.attributes(ino)?.size, true)
         } else {
-            let row = &self.file(ino)?.row;
+            let row = &self.tree.file(ino)?.row;
             (row.size, row.allocated >= row.size)
         };
         if offset >= size {
@@ -193,7 +192,7 @@ impl State {
         let end = size.div_ceil(block_size);
         // The file may have been cut meanwhile.
         let first = first.min(end);
-        let inode = self.file(ino)?;
+        let inode = self.tree.file(ino)?;
         let inline = inode.row.inline.is_some();
         let data = inode.data();
         let known = data.known.first_gap(first..end).map_or(end, |gap| gap.start);
@@ -210,7 +209,7 @@ impl State {
             None if seen == end => Err(ErrorKind::NoData.into()),
             None if seen > first => Ok(Sought::Behind(seen)),
             None => {
-                self.know_extents(ino, first..end)?;
+                self.tree.know_extents(ino, first..end)?;
                 Ok(Sought::Behind(first))
             }
         }
@@ -232,9 +231,9 @@ impl State {
         if data.is_empty() {
             return Ok(Privileges::Kept);
         }
-        self.room(len + ROW_BYTES * (3 + len / self.block_size()))?;
+        self.tree.room(len + ROW_BYTES * (3 + len / self.tree.block_size()))?;
         self.may_grow(len, 0)?;
-        self.file(ino)?;
+        self.tree.file(ino)?;
         let lost = self.lost(ino, writer)?;
         let data = Cow::Borrowed(data);
         self.perform(&Mutation::Write { ino, offset, data, lost, time })?;
@@ -247,13 +246,13 @@ impl State {
         let (bytes, rows) = match with {
             Replacement::Bytes(bytes) => (bytes.len() as u64, bytes.len() as u64),
             Replacement::ContentOf(from) => {
-                let row = &self.file(*from)?.row;
+                let row = &self.tree.file(*from)?.row;
                 // Its blocks take no more room for being shared.
                 (0, row.size)
             }
         };
-        self.file(ino)?;
-        self.room(rows.min(self.dirty_bytes_max / 2) + ROW_BYTES)?;
+        self.tree.file(ino)?;
+        self.tree.room(rows.min(self.tree.dirty_bytes_max / 2) + ROW_BYTES)?;
         self.may_grow(bytes, 0)?;
         let lost = self.lost(ino, Writer::Member)?;
         self.perform(&Mutation::Replace { ino, with: with.clone(), lost, time })
@@ -269,11 +268,11 @@ impl State {
         len: u64,
         time: Timestamp,
     ) -> Result<u64, Stop> {
-        let block_size = self.block_size();
-        let source = &self.file(from.0)?.row;
+        let block_size = self.tree.block_size();
+        let source = &self.tree.file(from.0)?.row;
         let (source_size, inline) = (source.size, source.inline.is_some());
-        let target_size = self.file(to.0)?.row.size;
-        let most = SHARE_BLOCKS.min(self.dirty_bytes_max / 4 / block_size).max(1);
+        let target_size = self.tree.file(to.0)?.row.size;
+        let most = SHARE_BLOCKS.min(self.tree.dirty_bytes_max / 4 / block_size).max(1);
         let whole = (len / block_size).min(most);
         let at_end = from.1 + len == source_size && to.1 + len >= target_size && from.0 != to.0;
         let count = if at_end && whole < most { len.div_ceil(block_size) } else { whole };
@@ -281,7 +280,7 @@ impl State {
             return Ok(0);
         }
         let bytes = len.min(count * block_size);
-        self.room(block_size * count)?;
+        self.tree.room(block_size * count)?;
         self.may_grow(bytes, 0)?;
         let size = target_size.max(to.1 + bytes);
         let (from, to) = ((from.0, from.1 / block_size), (to.0, to.1 / block_size));

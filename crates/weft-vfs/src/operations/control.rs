@@ -7,14 +7,13 @@
 //! first, which nothing that is restored can have. (An ioctl would ask the kernel for neither the
 //! right to write to the directory nor whether the mount can be written.)
 
-use crate::error::{ErrorKind, Result};
-use crate::state::{ROW_BYTES, State};
-use crate::stop::Stop;
+use crate::state::State;
 use crate::volume::Vfs;
 use std::collections::BTreeMap;
 use weft_attributes::Attribute;
 use weft_store::{Ino, Name};
 use weft_transform::expand;
+use weft_tree::{ErrorKind, ROW_BYTES, Result, Stop};
 
 /// Nonce that precedes the value of a control attribute. Only a program that asked this mount for
 /// it, as the same user, knows it.
@@ -58,7 +57,7 @@ impl Vfs {
     /// left out.
     pub fn networks(&self) -> Result<BTreeMap<String, String>> {
         self.run(|state| {
-            let attributes = state.xattrs(Ino::ROOT)?.map.iter();
+            let attributes = state.tree.xattrs(Ino::ROOT)?.map.iter();
             let named = attributes.filter_map(|(attribute, text)| {
                 let Attribute::Network(name) = Attribute::parse(attribute.as_bytes())? else { return None };
                 let text = String::from_utf8(text.to_vec()).ok()?;
@@ -105,9 +104,9 @@ impl Vfs {
 impl State {
     /// Makes sure that attribute `name` of the root can be set or removed.
     fn may_control(&mut self, name: &Name, value: Option<&[u8]>) -> std::result::Result<(), Stop> {
-        self.room(ROW_BYTES + value.map_or(0, |value| value.len() as u64))?;
+        self.tree.room(ROW_BYTES + value.map_or(0, |value| value.len() as u64))?;
         self.may_grow(0, 0)?;
-        let map = &self.xattrs(Ino::ROOT)?.map;
+        let map = &self.tree.xattrs(Ino::ROOT)?.map;
         if value.is_none() && !map.contains_key(name) {
             return Err(ErrorKind::NoAttribute.into());
         }
@@ -118,7 +117,7 @@ impl State {
     /// be made.
     pub(crate) fn may_want_opens(&mut self) -> std::result::Result<bool, Stop> {
         let name = Name::of_xattr(Attribute::Opens.name().as_bytes())?;
-        if self.xattrs(Ino::ROOT)?.map.contains_key(&name) {
+        if self.tree.xattrs(Ino::ROOT)?.map.contains_key(&name) {
             return Ok(false);
         }
         self.may_control(&name, Some(b"1"))?;

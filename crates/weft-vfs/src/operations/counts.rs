@@ -4,14 +4,13 @@
 use super::attributes::SIZE_MAX;
 use super::reading::Part;
 use crate::blocking::{self, Wait};
-use crate::cache::{Cached, ClockMap};
-use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use std::ops::Range;
 use weft_block::Slice;
 use weft_store::{BlockId, BlockRef, Ino};
 use weft_transform::counting::Counts;
+use weft_tree::{Cached, ClockMap, ErrorKind, Result};
 
 /// Bytes of a file that are counted at once, and that the attribute
 /// [`weft_attributes::Attribute::Counts`] tells of, as [`Counts`]'s text: nobody can stop that.
@@ -20,7 +19,10 @@ pub const COUNTS_BYTES: u64 = 64 << 20;
 /// Bytes of what is kept.
 const KEPT_BYTES: usize = 16 << 20;
 
-impl Cached for Counts {
+/// Counts of one block.
+struct BlockCounts(Counts);
+
+impl Cached for BlockCounts {
     fn is_pinned(&self) -> bool {
         false
     }
@@ -30,7 +32,7 @@ impl Cached for Counts {
 }
 
 /// Cache of recent counts, by block.
-pub(crate) struct CountsCache(Mutex<ClockMap<BlockId, Counts>>);
+pub(crate) struct CountsCache(Mutex<ClockMap<BlockId, BlockCounts>>);
 
 impl Default for CountsCache {
     fn default() -> CountsCache {
@@ -40,12 +42,12 @@ impl Default for CountsCache {
 
 impl CountsCache {
     fn get(&self, id: BlockId) -> Option<Counts> {
-        self.0.lock().get(&id).copied()
+        self.0.lock().get(&id).map(|counts| counts.0)
     }
 
     fn keep(&self, id: BlockId, counts: Counts) {
         let mut kept = self.0.lock();
-        kept.insert(id, counts);
+        kept.insert(id, BlockCounts(counts));
         while kept.evict().is_some() {}
     }
 }

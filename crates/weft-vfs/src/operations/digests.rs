@@ -1,11 +1,10 @@
 //! Digests of what is there now.
 
 use crate::blocking::Wait;
-use crate::error::{ErrorKind, Result};
-use crate::inode::Changed;
 use crate::volume::Vfs;
 use weft_digest::{Content, Digest, FileHasher};
 use weft_store::{Cookie, Ino, Kind, ListedRow, NAME_BYTES_MAX};
+use weft_tree::{Changed, ErrorKind, Result};
 
 /// Entries listed at once: as many as fit into an attribute, whatever their names.
 const LISTED: usize = (64 << 10) / (ENTRY_BYTES + NAME_BYTES_MAX);
@@ -110,7 +109,7 @@ impl Vfs {
         if self.committed(ino)? != Some(Kind::File) {
             return Ok(false);
         }
-        let row = self.run(|state| Ok(state.inode(ino)?.row.clone()))?;
+        let row = self.run(|state| Ok(state.tree.inode(ino)?.row.clone()))?;
         Ok(weft_store::contradicts_digest(&*self.store, &row)?)
     }
 
@@ -148,10 +147,10 @@ impl Vfs {
     /// Has what concerns the digest of `ino` committed; tells its kind. None if that cannot be.
     fn committed(&self, ino: Ino) -> Result<Option<Kind>> {
         let (kind, is_committed) = self.run(|state| {
-            let inode = state.inode(ino)?;
+            let inode = state.tree.inode(ino)?;
             let (kind, is_clean) = (inode.row.kind, inode.changed == Changed::CLEAN);
             // Anything may lie under a directory; of others nothing but themselves counts.
-            Ok((kind, if kind == Kind::Directory { state.dirty_bytes == 0 } else { is_clean }))
+            Ok((kind, if kind == Kind::Directory { state.tree.dirty_bytes == 0 } else { is_clean }))
         })?;
         if !is_committed {
             if self.options.read_only {

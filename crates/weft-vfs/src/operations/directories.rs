@@ -1,16 +1,13 @@
 //! Listing directories: the store's entries in cookie order, corrected by what changed since.
 
-use crate::attributes::{Attributes, DirEntry};
-use crate::caller::Caller;
-use crate::error::{ErrorKind, Result};
-use crate::inode::{Added, Changed, LISTED_MAX};
-use crate::links::is_virtual;
-use crate::names::{Entry, NameKey, NameSlot};
 use crate::state::State;
-use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::ops::Bound;
 use weft_store::{Cookie, Ino, Kind, NameRow};
+use weft_tree::{
+    Added, Attributes, Caller, Changed, DirEntry, Entry, ErrorKind, LISTED_MAX, NameKey, NameSlot, Result, Stop,
+    is_virtual,
+};
 
 /// Entries that are put together while the state is locked once, however many are asked for.
 /// Directories of which all entries are kept have fewer.
@@ -66,22 +63,22 @@ impl Vfs {
         let limit = limit.min(PAGE);
         loop {
             let asks = |state: &mut State| -> Result<bool, Stop> {
-                let directory = state.directory(ino)?;
+                let directory = state.tree.directory(ino)?;
                 let listed = directory.directory.as_ref().is_some_and(|directory| directory.listed);
                 Ok(directory.stored && !listed)
             };
-            let (finished, stored) = self.run(|state| Ok((state.finished, asks(state)?)))?;
+            let (finished, stored) = self.run(|state| Ok((state.tree.finished, asks(state)?)))?;
             if stored {
                 self.may_read_rows()?;
             }
             let rows = if stored { self.stored_names(ino, after, limit)? } else { Vec::new() };
             let page = self.run(|state| {
                 // What was known in full may have been forgotten.
-                if state.finished != finished || (!stored && asks(state)?) {
+                if state.tree.finished != finished || (!stored && asks(state)?) {
                     return Ok(None);
                 }
                 let is_end = stored && rows.len() < limit;
-                let may_lack_some = is_end && (after != Cookie(0) || !state.learn_list(ino, &rows)?);
+                let may_lack_some = is_end && (after != Cookie(0) || !state.tree.learn_list(ino, &rows)?);
                 Ok(Some((state.merge(ino, after, &rows, limit)?, may_lack_some)))
             })?;
             let Some(((listed, more), may_lack_some)) = page else { continue };
@@ -102,7 +99,8 @@ impl Vfs {
     fn stored_names(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         match self.store.names(ino, after, limit) {
             Err(error) if error.kind() == weft_store::ErrorKind::Corrupt => {
-                if let Some(known) = self.state.lock().inodes.get(&ino).and_then(|inode| inode.directory.as_mut()) {
+                if let Some(known) = self.state.lock().tree.inodes.get(&ino).and_then(|inode| inode.directory.as_mut())
+                {
                     // At the end the store is asked again.
                     known.is_whole = false;
                 }
@@ -158,48 +156,13 @@ impl State {
         if is_virtual(entry.ino) {
             return Ok(None);
         }
-        let inode = self.inode(entry.ino)?;
+        let inode = self.tree.inode(entry.ino)?;
         if inode.row.kind == Kind::Transformation {
             return Ok(None);
         }
         let attributes = inode.attributes();
         self.hold(caller, entry.ino);
         Ok(Some(attributes))
-    }
-
-    /// Keeps the list of directory `ino`, of which `rows` are all that the store has: whoever lists
-    /// it will look at what is in it. False if that is not as many entries as it counts: then rows
-    /// may be gone, and nothing is kept.
-    pub(crate) fn learn_list(&mut self, ino: Ino, rows: &[NameRow]) -> Result<bool, Stop> {
-        let inode = self.directory(ino)?;
-        let counted = inode.row.size;
-        let directory = inode.directory();
-        let is_stored =
-            |row: &&NameRow| !directory.removed.contains_key(&row.cookie) && !directory.added.contains_key(&row.cookie);
-        if (rows.iter().filter(is_stored).count() + directory.added.len()) as u64 != counted {
-            return Ok(false);
-        }
-        directory.is_whole = true;
-        if rows.len() + directory.added.len() > LISTED_MAX {
-            return Ok(true);
-        }
-        let is_there = |row: &&NameRow| !directory.removed.contains_key(&row.cookie);
-        let rows = rows.iter().filter(is_there).collect::<Vec<_>>();
-        for row in &rows {
-            let added = || Added { name: row.name.clone(), ino: row.ino, kind: row.kind, changed: Changed::CLEAN };
-            directory.added.entry(row.cookie).or_insert_with(added);
-        }
-        directory.listed = true;
-        directory.complete = true;
-        self.inodes.reweigh(&ino);
-        for row in rows {
-            if self.names.peek(&NameKey(ino, row.name.as_bytes())).is_none() {
-                let entry = Some(Entry { ino: row.ino, kind: row.kind, cookie: row.cookie });
-                let slot = NameSlot { entry, changed: Changed::CLEAN, stored: true };
-                self.names.insert((ino, row.name.clone()), slot);
-            }
-        }
-        Ok(true)
     }
 
     /// The entries after `after` that `rows` (all of the store's up to its last one, `limit` or
@@ -211,7 +174,7 @@ impl State {
         rows: &[NameRow],
         limit: usize,
     ) -> Result<(Vec<DirEntry>, Option<Cookie>), Stop> {
-        let inode = self.directory(ino)?;
+        let inode = self.tree.directory(ino)?;
         let at_end = rows.len() < limit;
         let until = match rows.last() {
             Some(last) if !at_end => Bound::Included(last.cookie),
@@ -250,12 +213,12 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::caller::MakeNode;
     use crate::clock::ManualClock;
     use crate::options::Options;
     use std::sync::Arc;
     use weft_store::VolumeOptions;
     use weft_testkit::CrashStore;
+    use weft_tree::MakeNode;
 
     /// Attack: a user lists a large directory with a large buffer, again and again.
     #[test]

@@ -1,17 +1,13 @@
 //! Names: looking up, making, linking, removing, renaming.
 
-use crate::acl::Acl;
-use crate::apply::DEFAULT_ACL;
-use crate::attributes::{Attributes, RenameMode};
-use crate::caller::{Caller, MakeNode};
-use crate::error::{ErrorKind, Result};
-use crate::mutation::{Mutation, NewInode};
-use crate::names::Entry;
-use crate::state::{ROW_BYTES, State};
-use crate::stop::Stop;
+use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
+use weft_tree::{
+    Acl, Attributes, Caller, DEFAULT_ACL, Entry, ErrorKind, MakeNode, Mutation, NewInode, ROW_BYTES, RenameMode,
+    Result, Stop,
+};
 
 /// Most links of one inode.
 const LINKS_MAX: u32 = i32::MAX as u32;
@@ -51,7 +47,7 @@ impl Vfs {
     /// [`Attributes::computed`] too, so that whoever wants it asks again. For a way in by which
     /// nobody gets into the directory while a name is looked up.
     pub fn lookup_at_once(&self, caller: Caller, parent: Ino, name: &[u8]) -> Result<Attributes> {
-        self.lookup_by(caller, parent, name, |state, ino| match state.inode(ino)?.row.kind {
+        self.lookup_by(caller, parent, name, |state, ino| match state.tree.inode(ino)?.row.kind {
             Kind::Transformation => state.attributes_at_once(ino),
             _ => state.attributes(ino),
         })
@@ -68,7 +64,7 @@ impl Vfs {
             return Err(ErrorKind::NameTooLong.into());
         }
         let found = self.run(|state| {
-            let entry = state.existing(parent, name)?;
+            let entry = state.tree.existing(parent, name)?;
             let attributes = attributes(state, entry.ino)?;
             state.hold(caller, entry.ino);
             Ok(attributes)
@@ -82,14 +78,14 @@ impl Vfs {
     /// The inode that `name` in directory `parent` names, of which nothing else is looked at.
     /// `NotFound`, `NotDirectory`.
     pub fn named(&self, parent: Ino, name: &[u8]) -> Result<Ino> {
-        self.run(|state| Ok(state.existing(parent, name)?.ino))
+        self.run(|state| Ok(state.tree.existing(parent, name)?.ino))
     }
 
     /// The directory that holds directory `ino`; the root holds itself. `NotDirectory`.
     pub fn parent(&self, caller: Caller, ino: Ino) -> Result<Attributes> {
         self.run(|state| {
-            let parent = state.directory(ino)?.row.parent;
-            let attributes = state.inode(parent)?.attributes();
+            let parent = state.tree.directory(ino)?.row.parent;
+            let attributes = state.tree.inode(parent)?.attributes();
             state.hold(caller, parent);
             Ok(attributes)
         })
@@ -126,7 +122,7 @@ impl Vfs {
     /// Returns the target of symbolic link `ino`. `Invalid` if it is none.
     pub fn read_symlink(&self, ino: Ino) -> Result<Vec<u8>> {
         self.run(|state| {
-            let row = &state.inode(ino)?.row;
+            let row = &state.tree.inode(ino)?.row;
             if row.kind != Kind::Symlink {
                 return Err(ErrorKind::Invalid.into());
             }
@@ -198,24 +194,24 @@ impl Vfs {
 impl State {
     /// As [`Vfs::link`].
     pub(crate) fn link(&mut self, ino: Ino, parent: Ino, name: &Name, time: Timestamp) -> Result<Attributes, Stop> {
-        self.room(2 * ROW_BYTES)?;
-        let row = &self.inode(ino)?.row;
+        self.tree.room(2 * ROW_BYTES)?;
+        let row = &self.tree.inode(ino)?.row;
         match row.nlink {
             _ if row.kind == Kind::Directory => return Err(ErrorKind::NotPermitted.into()),
             LINKS_MAX.. => return Err(ErrorKind::TooManyLinks.into()),
             _ => {}
         }
-        self.linked_directory(parent)?;
+        self.tree.linked_directory(parent)?;
         self.absent(parent, name)?;
         self.ready_for_attributes_after(ino)?;
-        let cookie = Cookie(self.next_id());
+        let cookie = Cookie(self.tree.next_id());
         self.perform(&Mutation::Link { ino, parent, name: name.clone(), cookie, time })?;
         self.attributes_after(ino)
     }
 
     /// As [`Vfs::unlink`].
     pub(crate) fn unlink(&mut self, parent: Ino, name: &Name, time: Timestamp) -> Result<(), Stop> {
-        let entry = self.existing(parent, name.as_bytes())?;
+        let entry = self.tree.existing(parent, name.as_bytes())?;
         if entry.kind == Kind::Directory || self.is_view(entry)? {
             return Err(ErrorKind::IsDirectory.into());
         }
@@ -224,9 +220,9 @@ impl State {
 
     /// As [`Vfs::remove_directory`].
     pub(crate) fn remove_directory(&mut self, parent: Ino, name: &Name, time: Timestamp) -> Result<(), Stop> {
-        let entry = self.existing(parent, name.as_bytes())?;
+        let entry = self.tree.existing(parent, name.as_bytes())?;
         // Of a view nothing is stored, so it is empty.
-        if !self.is_view(entry)? && self.directory(entry.ino)?.row.size > 0 {
+        if !self.is_view(entry)? && self.tree.directory(entry.ino)?.row.size > 0 {
             return Err(ErrorKind::NotEmpty.into());
         }
         self.perform(&Mutation::Remove { parent, name: name.clone(), time })
@@ -249,7 +245,7 @@ impl State {
             return Ok(());
         }
         let exchange = mode == RenameMode::Exchange;
-        let cookie = Cookie(self.next_id());
+        let cookie = Cookie(self.tree.next_id());
         let (from, to) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
         self.perform(&Mutation::Rename { from, to, exchange, cookie, time })
     }
@@ -263,15 +259,15 @@ impl State {
         mode: RenameMode,
         time: Timestamp,
     ) -> Result<(), Stop> {
-        self.room(3 * ROW_BYTES)?;
+        self.tree.room(3 * ROW_BYTES)?;
         self.may_grow(0, 1)?;
         if self.permit_rename(from, to, mode)? == Renaming::Nothing {
             return Ok(());
         }
-        let directory = &self.directory(from.0)?.row;
+        let directory = &self.tree.directory(from.0)?.row;
         let inherit_group = directory.permissions & SET_GROUP_ID != 0;
         let gid = if inherit_group { directory.gid } else { caller.gid };
-        let cookie = Cookie(self.next_id());
+        let cookie = Cookie(self.tree.next_id());
         let inode = NewInode {
             // Above the cookie: neither is used again.
             ino: Ino(cookie.0 + 1),
@@ -291,9 +287,9 @@ impl State {
 
     /// Checks that a name may be moved. Returns whether there is anything to do.
     fn permit_rename(&mut self, from: (Ino, &Name), to: (Ino, &Name), mode: RenameMode) -> Result<Renaming, Stop> {
-        let moved = self.existing(from.0, from.1.as_bytes())?;
-        self.linked_directory(to.0)?;
-        let target = self.entry(to.0, to.1.as_bytes())?;
+        let moved = self.tree.existing(from.0, from.1.as_bytes())?;
+        self.tree.linked_directory(to.0)?;
+        let target = self.tree.entry(to.0, to.1.as_bytes())?;
         let exchange = mode == RenameMode::Exchange;
         match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => return Err(ErrorKind::Exists.into()),
@@ -321,9 +317,9 @@ impl State {
         target: Option<&[u8]>,
         time: Timestamp,
     ) -> Result<Attributes, Stop> {
-        self.room(3 * ROW_BYTES)?;
+        self.tree.room(3 * ROW_BYTES)?;
         self.may_grow(0, 1)?;
-        let directory = self.linked_directory(parent)?;
+        let directory = self.tree.linked_directory(parent)?;
         let (directory_gid, directory_bits) = (directory.row.gid, directory.row.permissions);
         if let Some(name) = name {
             self.absent(parent, name)?;
@@ -345,7 +341,7 @@ impl State {
         if inherit_group && is_directory {
             permissions |= SET_GROUP_ID;
         }
-        let ino = Ino(self.next_id());
+        let ino = Ino(self.tree.next_id());
         let inode = NewInode {
             ino,
             kind: node.kind,
@@ -365,16 +361,16 @@ impl State {
     }
 
     fn default_acl(&mut self, parent: Ino) -> Result<Option<Acl>, Stop> {
-        if !self.directory(parent)?.row.has_xattrs() {
+        if !self.tree.directory(parent)?.row.has_xattrs() {
             return Ok(None);
         }
-        let value = self.xattrs(parent)?.map.get(DEFAULT_ACL);
+        let value = self.tree.xattrs(parent)?.map.get(DEFAULT_ACL);
         Ok(value.map(|value| Acl::parse(value)).transpose()?)
     }
 
     /// `Exists` if `name` is in `parent`.
     pub(crate) fn absent(&mut self, parent: Ino, name: &Name) -> Result<(), Stop> {
-        match self.entry(parent, name.as_bytes())? {
+        match self.tree.entry(parent, name.as_bytes())? {
             Some(_) => Err(ErrorKind::Exists.into()),
             None => Ok(()),
         }
@@ -382,7 +378,7 @@ impl State {
 
     /// `Invalid` if `directory` is a directory that holds `place`, at any depth, or is it.
     fn not_below(&mut self, directory: Entry, place: Ino) -> Result<(), Stop> {
-        if directory.kind == Kind::Directory && self.is_within(place, directory.ino)? {
+        if directory.kind == Kind::Directory && self.tree.is_within(place, directory.ino)? {
             return Err(ErrorKind::Invalid.into());
         }
         Ok(())
@@ -393,7 +389,7 @@ impl State {
         match (moved.kind == Kind::Directory, target.kind == Kind::Directory) {
             (true, false) => Err(ErrorKind::NotDirectory.into()),
             (false, true) => Err(ErrorKind::IsDirectory.into()),
-            (true, true) if self.directory(target.ino)?.row.size > 0 => Err(ErrorKind::NotEmpty.into()),
+            (true, true) if self.tree.directory(target.ino)?.row.size > 0 => Err(ErrorKind::NotEmpty.into()),
             _ => Ok(()),
         }
     }

@@ -2,15 +2,13 @@
 
 use crate::blocking::Wait;
 use crate::cache::Found;
-use crate::data::{Base, FileData};
-use crate::error::{Error, ErrorKind, Result};
 use crate::state::State;
-use crate::stop::Stop;
 use crate::volume::Vfs;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_block::{Block, Buffer, Rope, Slice};
 use weft_store::{BlockRef, Ino, ReadMode};
+use weft_tree::{Base, Error, ErrorKind, FileData, Result, Stop};
 
 /// Bytes from the start of a file that are read together if they lie far away.
 const FIRST_BYTES: u64 = 512 << 10;
@@ -218,21 +216,21 @@ impl Vfs {
 impl State {
     /// The stored blocks of bytes `range` of a file that nothing was written over, in their order.
     fn stored_blocks(&mut self, ino: Ino, range: &Range<u64>) -> Result<Vec<BlockRef>, Stop> {
-        let block_size = self.block_size();
-        let end = range.end.min(self.file(ino)?.row.size);
+        let block_size = self.tree.block_size();
+        let end = range.end.min(self.tree.file(ino)?.row.size);
         let indices = range.start / block_size..end.div_ceil(block_size);
         if indices.is_empty() {
             return Ok(Vec::new());
         }
-        self.know_extents(ino, indices.clone())?;
-        let data = self.file(ino)?.data();
+        self.tree.know_extents(ino, indices.clone())?;
+        let data = self.tree.file(ino)?.data();
         let clean = data.extents.range(indices).filter(|(index, _)| !data.dirty.contains_key(index));
         Ok(clean.map(|(_, block)| *block).collect())
     }
 
     pub(super) fn plan_read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Part>, Stop> {
-        let block_size = self.block_size();
-        let inode = self.file(ino)?;
+        let block_size = self.tree.block_size();
+        let inode = self.tree.file(ino)?;
         let end = inode.row.size.min(offset.saturating_add(len as u64));
         if offset >= end {
             return Ok(Vec::new());
@@ -242,8 +240,8 @@ impl State {
         {
             return Ok(plan_inline(inline, offset, end));
         }
-        self.know_extents(ino, offset / block_size..end.div_ceil(block_size))?;
-        let inode = self.file(ino)?;
+        self.tree.know_extents(ino, offset / block_size..end.div_ceil(block_size))?;
+        let inode = self.tree.file(ino)?;
         let inline = inode.row.inline.clone();
         let data = inode.data();
         let mut parts = Vec::new();

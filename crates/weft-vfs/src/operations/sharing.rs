@@ -2,7 +2,6 @@
 
 use super::attributes::SIZE_MAX;
 use super::reading::Part;
-use crate::error::{ErrorKind, Result};
 use crate::volume::Vfs;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::sync::atomic::Ordering;
 use weft_block::shared::Pool;
 use weft_block::{Rope, Slice};
 use weft_store::{BlockRef, Ino};
+use weft_tree::{ErrorKind, Result};
 
 /// Bytes that are expected to be read of a file together, at least, if it is as long.
 const TOGETHER: usize = 1 << 20;
@@ -76,7 +76,7 @@ impl Vfs {
         }
         let plan = || {
             self.run(|state| {
-                let size = state.file(ino)?.row.size;
+                let size = state.tree.file(ino)?.row.size;
                 Ok((state.plan_read(ino, offset, len)?, size))
             })
         };

@@ -11,9 +11,9 @@
 //! about what is in the directory, as `weft digest` does.
 
 use crate::asker::Asker;
-use crate::error::{Error, ErrorKind, Result};
 use crate::volume::Vfs;
 use weft_store::{Cookie, Ino, Kind};
+use weft_tree::{Error, ErrorKind, Result};
 
 /// Inodes that are looked at for one answer.
 const LOOKED_AT_MAX: usize = 4096;
@@ -49,7 +49,7 @@ impl Vfs {
                 after = last.cookie;
                 room = room.checked_sub(page.len()).ok_or_else(|| Error::new(ErrorKind::AccessDenied, ino))?;
                 // A listing tells of links as of what they look like.
-                let kind = |ino| self.run(|state| Ok(state.inode(ino)?.row.kind));
+                let kind = |ino| self.run(|state| Ok(state.tree.inode(ino)?.row.kind));
                 for entry in page {
                     left.push((entry.ino, kind(entry.ino)?));
                 }

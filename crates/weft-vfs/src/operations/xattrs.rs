@@ -1,19 +1,14 @@
 //! Extended attributes (xattr(7)), ACLs among them.
 
 use super::digests::encode;
-use crate::acl::Acl;
-use crate::apply::{ACCESS_ACL, DEFAULT_ACL};
-use crate::attributes::SetXattr;
-use crate::error::{ErrorKind, Result};
-use crate::mutation::Mutation;
 use crate::secrets::KEPT;
-use crate::state::{ROW_BYTES, State};
-use crate::stop::Stop;
+use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use weft_attributes::{Attribute, is_reserved};
 use weft_store::{Cookie, Ino, Kind, Name};
+use weft_tree::{ACCESS_ACL, Acl, DEFAULT_ACL, ErrorKind, Mutation, ROW_BYTES, Result, SetXattr, Stop};
 
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
 const BYTES_MAX: usize = 64 << 10;
@@ -42,8 +37,8 @@ impl Vfs {
             Some(Attribute::Link) => self.link_order(ino)?.map(|order| order.encode()),
             Some(Attribute::Memo) => self.memo(ino)?.map(|memo| memo.encode()),
             _ => self.run(|state| {
-                let value = state.xattrs(ino)?.map.get(&name).cloned();
-                let is_told = ino == Ino::ROOT && attribute == Some(Attribute::Opens) && state.is_told_of_opens;
+                let value = state.tree.xattrs(ino)?.map.get(&name).cloned();
+                let is_told = ino == Ino::ROOT && attribute == Some(Attribute::Opens) && state.links.is_told_of_opens;
                 Ok(if value.is_some() && is_told { Some(b"told".to_vec()) } else { value })
             })?,
         };
@@ -53,7 +48,7 @@ impl Vfs {
     /// Names of all extended attributes, ascending, but those that only this volume can use.
     pub fn xattr_names(&self, ino: Ino) -> Result<Vec<Name>> {
         self.run(|state| {
-            let names = state.xattrs(ino)?.map.keys();
+            let names = state.tree.xattrs(ino)?.map.keys();
             let is_told = |name: &[u8]| !name.starts_with(KEPT) && Attribute::parse(name) != Some(Attribute::Opens);
             Ok(names.filter(|name| is_told(name.as_bytes())).cloned().collect())
         })
@@ -78,9 +73,9 @@ impl Vfs {
         }
         let time = self.now();
         self.change(|state| {
-            state.room(ROW_BYTES + value.len() as u64)?;
+            state.tree.room(ROW_BYTES + value.len() as u64)?;
             state.may_grow(0, 0)?;
-            let map = &state.xattrs(ino)?.map;
+            let map = &state.tree.xattrs(ino)?.map;
             match (mode, map.contains_key(&name)) {
                 (SetXattr::Create, true) => return Err(ErrorKind::Exists.into()),
                 (SetXattr::Replace, false) => return Err(ErrorKind::NoAttribute.into()),
@@ -109,7 +104,7 @@ impl Vfs {
         let name = settable(name)?;
         let time = self.now();
         self.change(|state| {
-            if !state.xattrs(ino)?.map.contains_key(&name) {
+            if !state.tree.xattrs(ino)?.map.contains_key(&name) {
                 return Err(ErrorKind::NoAttribute.into());
             }
             state.perform(&Mutation::Xattr { ino, name: name.clone(), value: None, permissions: None, time })
@@ -134,7 +129,7 @@ impl State {
         if !is_access && name.as_bytes() != DEFAULT_ACL {
             return Ok((Some(Cow::Borrowed(value)), None));
         }
-        let row = &self.inode(ino)?.row;
+        let row = &self.tree.inode(ino)?.row;
         match row.kind {
             // Rights of a transformation link follow from what it leads to.
             Kind::Symlink | Kind::Transformation => return Err(ErrorKind::NotSupported.into()),

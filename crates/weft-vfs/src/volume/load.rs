@@ -5,14 +5,10 @@
 //! and wins.
 
 use super::Vfs;
-use crate::apply::PART_BLOCKS;
-use crate::error::{ErrorKind, Result};
-use crate::inode::{Changed, Inode, Xattrs};
-use crate::names::{Entry, NameKey, NameSlot};
 use crate::state::State;
-use crate::stop::Miss;
 use std::ops::Range;
 use weft_store::{BlockRef, Cookie, Ino, InodeRow, Kind, Name, NameRow, Nth};
+use weft_tree::{Changed, Entry, ErrorKind, Inode, Miss, NameKey, NameSlot, PART_BLOCKS, Result, Xattrs};
 
 /// Inodes read at once: numbers near each other were made together and are used together.
 const INODES_READ: usize = 128;
@@ -87,7 +83,7 @@ impl Vfs {
             }
             Miss::LastExtents(ino, range) => self.load_extents(*ino, &self.last_extents(*ino, range)?),
             Miss::Xattrs(ino) => {
-                self.learning(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.learn_xattrs(*ino, rows))
+                self.learning(|| Ok(self.store.xattrs(*ino)?), |state, rows| state.tree.learn_xattrs(*ino, rows))
             }
             Miss::Rest
             | Miss::Turn
@@ -118,7 +114,7 @@ impl Vfs {
         self.learning(
             || self.extents(ino, range.clone()),
             |state, rows| {
-                state.learn_extents(ino, range.clone(), rows);
+                state.tree.learn_extents(ino, range.clone(), rows);
             },
         )
     }
@@ -130,8 +126,8 @@ impl Vfs {
         let followed = rows.iter().zip(range.start..).take_while(|((index, _), expected)| index == expected).count();
         let missing = range.start + followed as u64;
         let ask = |state: &mut State| {
-            let block_size = state.block_size();
-            let inode = state.inodes.peek(&ino)?;
+            let block_size = state.tree.block_size();
+            let inode = state.tree.inodes.peek(&ino)?;
             let is_whole = inode.data.as_ref().is_some_and(|data| data.is_whole);
             let end = range.end.min(inode.row.size.div_ceil(block_size));
             let is_dense = inode.row.allocated >= inode.row.size;
@@ -140,7 +136,7 @@ impl Vfs {
         };
         if ask(&mut self.state.lock()) == Some(true) {
             self.store.refuse_missing_blocks(ino)?;
-            if let Some(inode) = self.state.lock().inodes.get(&ino).filter(|inode| !inode.dead) {
+            if let Some(inode) = self.state.lock().tree.inodes.get(&ino).filter(|inode| !inode.dead) {
                 inode.data().is_whole = true;
             }
         }
@@ -149,7 +145,8 @@ impl Vfs {
 
     /// Loads an entry; of a small directory all entries, as more lookups there are likely.
     fn load_name(&self, parent: Ino, name: &Name) -> Result<()> {
-        let is_small = self.state.lock().inodes.peek(&parent).is_some_and(|inode| inode.row.size <= NAMES_READ as u64);
+        let is_small =
+            self.state.lock().tree.inodes.peek(&parent).is_some_and(|inode| inode.row.size <= NAMES_READ as u64);
         let mut may_lack_some = false;
         if is_small {
             let mut is_whole = false;
@@ -164,10 +161,10 @@ impl Vfs {
                     Ok(Some(rows))
                 },
                 |state, rows| {
-                    state.name_misses += 1;
+                    state.tree.name_misses += 1;
                     if let Some(rows) = rows.filter(|rows| rows.len() <= NAMES_READ) {
                         // Gone meanwhile, it needs no entries.
-                        may_lack_some = matches!(state.learn_list(parent, &rows), Ok(false));
+                        may_lack_some = matches!(state.tree.learn_list(parent, &rows), Ok(false));
                     }
                 },
             )?;
@@ -182,7 +179,7 @@ impl Vfs {
                 row => Ok(row),
             },
             |state, row| {
-                state.learn_name(parent, name, row);
+                state.tree.learn_name(parent, name, row);
             },
         )
     }
@@ -191,13 +188,13 @@ impl Vfs {
     /// entries. The store is asked once while the directory is in memory.
     pub(crate) fn refuse_missing_names(&self, directory: Ino, most: u64) -> Result<()> {
         let ask = |state: &mut State| {
-            let inode = state.inodes.peek(&directory)?;
+            let inode = state.tree.inodes.peek(&directory)?;
             let is_whole = inode.directory.as_ref().is_some_and(|known| known.is_whole);
             Some(inode.stored && inode.row.size <= most && !is_whole)
         };
         if ask(&mut self.state.lock()) == Some(true) {
             self.store.refuse_missing_names(directory)?;
-            if let Some(inode) = self.state.lock().inodes.get(&directory).filter(|inode| !inode.dead) {
+            if let Some(inode) = self.state.lock().tree.inodes.get(&directory).filter(|inode| !inode.dead) {
                 inode.directory().is_whole = true;
             }
         }
@@ -221,19 +218,19 @@ impl Vfs {
             },
             |state, rows| {
                 for row in rows {
-                    state.learn_inode(row, ino);
+                    state.tree.learn_inode(row, ino);
                 }
-                state.inode_misses += 1;
+                state.tree.inode_misses += 1;
             },
         )?;
-        let known = found || self.state.lock().inodes.peek(&ino).is_some();
+        let known = found || self.state.lock().tree.inodes.peek(&ino).is_some();
         if known { Ok(()) } else { Err(self.absent(ino)?) }
     }
 
     /// Loads a directory and ancestors of it. The operation walks from where it began each time, so
     /// it would take a time that grows with the square of the depth if it was given one each time.
     fn load_ancestors(&self, ino: Ino) -> Result<()> {
-        let parent = |ino| self.state.lock().inodes.peek(&ino).map(|inode| inode.row.parent);
+        let parent = |ino| self.state.lock().tree.inodes.peek(&ino).map(|inode| inode.row.parent);
         let mut at = ino;
         for _ in 0..ANCESTORS_READ {
             at = match parent(at) {
@@ -285,51 +282,12 @@ impl Vfs {
     /// Reads rows and takes them in, unless a commit has ended meanwhile. Nothing is forgotten for
     /// them: the operation may need what it loaded before.
     fn learning<T>(&self, read: impl FnOnce() -> Result<T>, learn: impl FnOnce(&mut State, T)) -> Result<()> {
-        let finished = self.state.lock().finished;
+        let finished = self.state.lock().tree.finished;
         let rows = read()?;
         let mut state = self.state.lock();
-        if state.finished == finished {
+        if state.tree.finished == finished {
             learn(&mut state, rows);
         }
         Ok(())
-    }
-}
-
-impl State {
-    /// Takes in a row that came with that of `wanted`.
-    fn learn_inode(&mut self, row: InodeRow, wanted: Ino) {
-        let ino = row.ino;
-        if self.inodes.peek(&ino).is_some() {
-            return;
-        }
-        if row.nlink == 0 {
-            self.orphans.insert(ino);
-        }
-        let inode = Box::new(Inode::loaded(row));
-        if ino == wanted { self.inodes.insert(ino, inode) } else { self.inodes.insert_unused(ino, inode) }
-    }
-
-    fn learn_name(&mut self, parent: Ino, name: &Name, row: Option<NameRow>) {
-        self.name_misses += 1;
-        if self.names.peek(&NameKey(parent, name.as_bytes())).is_some() {
-            return;
-        }
-        let stored = row.is_some();
-        let entry = row.map(|row| Entry { ino: row.ino, kind: row.kind, cookie: row.cookie });
-        self.names.insert((parent, name.clone()), NameSlot { entry, changed: Changed::CLEAN, stored });
-    }
-
-    fn learn_extents(&mut self, ino: Ino, range: Range<u64>, rows: Vec<(u64, BlockRef)>) {
-        if let Some(inode) = self.inodes.get(&ino).filter(|inode| !inode.dead) {
-            inode.data().learn(range, rows);
-            self.inodes.reweigh(&ino);
-        }
-    }
-
-    fn learn_xattrs(&mut self, ino: Ino, rows: Vec<(Name, Vec<u8>)>) {
-        if let Some(inode) = self.inodes.get(&ino).filter(|inode| inode.xattrs.is_none()) {
-            inode.xattrs = Some(Box::new(Xattrs { map: rows.into_iter().collect(), ..Xattrs::default() }));
-            self.inodes.reweigh(&ino);
-        }
     }
 }

@@ -2,19 +2,17 @@
 
 use super::unapplied::Purpose;
 use super::{Committer, Log, Vfs};
-use crate::apply::PART_BLOCKS;
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::CommitState;
 use crate::computing::Computing;
-use crate::error::{ErrorKind, Result};
 use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turns, Views};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::operations::CountsCache;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
-use crate::state::{ROW_BYTES, State};
+use crate::state::State;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -23,6 +21,7 @@ use std::thread;
 use weft_block::{Block, pool};
 use weft_store::log::OperationLog;
 use weft_store::{Durability, Store};
+use weft_tree::{ErrorKind, PART_BLOCKS, ROW_BYTES, Result};
 
 /// Bytes read ahead of each reader if nobody says how many: where each run of blocks waits for a
 /// server there must be more of them on their way.
@@ -114,7 +113,7 @@ impl Vfs {
 
     fn recover(&self) -> Result<()> {
         let read_only = self.options.read_only;
-        self.state.lock().keep_orphans = true;
+        self.state.lock().tree.keep_orphans = true;
         self.refuse_rootless()?;
         self.replay(Purpose::Open(self.accepted_loss()))?;
         self.delete_orphans()?;
@@ -131,13 +130,14 @@ impl Vfs {
         stored.retain(|ino| !misnamed.contains(ino));
         let orphans = {
             let mut state = self.state.lock();
-            state.keep_orphans = false;
+            state.tree.keep_orphans = false;
             let state = &mut *state;
             // A stored orphan may have been given a name by the log.
-            let nameless =
-                |ino: &weft_store::Ino| state.inodes.peek(ino).is_none_or(|inode| inode.row.nlink == 0 && !inode.dead);
-            state.orphans.extend(stored.into_iter().filter(nameless).collect::<Vec<_>>());
-            let mut orphans: Vec<_> = state.orphans.iter().copied().collect();
+            let nameless = |ino: &weft_store::Ino| {
+                state.tree.inodes.peek(ino).is_none_or(|inode| inode.row.nlink == 0 && !inode.dead)
+            };
+            state.tree.orphans.extend(stored.into_iter().filter(nameless).collect::<Vec<_>>());
+            let mut orphans: Vec<_> = state.tree.orphans.iter().copied().collect();
             // Those made first go first, where there is no room for all results.
             orphans.sort_unstable();
             orphans
@@ -155,8 +155,8 @@ impl Vfs {
     /// Commits all there is durably, also changes that are no operations (access times, deleted
     /// orphans).
     pub(super) fn commit_all(&self) -> Result<()> {
-        let target = self.state.lock().counters.op;
-        if self.state.lock().dirty_bytes > 0 {
+        let target = self.state.lock().tree.counters.op;
+        if self.state.lock().tree.dirty_bytes > 0 {
             let mut turn = self.committing.lock();
             self.commit_once(&mut turn, Durability::Durable)?;
         }
@@ -166,14 +166,14 @@ impl Vfs {
     /// Deletes what has no name and was held to the end: nobody comes back for it. What is kept of
     /// links stays.
     fn delete_held(&self) {
-        let mut orphans: Vec<_> = self.state.lock().orphans.iter().copied().collect();
+        let mut orphans: Vec<_> = self.state.lock().tree.orphans.iter().copied().collect();
         orphans.sort_unstable();
         // If that cannot be told, the next mount deletes them.
         let Ok(misnamed) = self.store.misnamed() else { return };
         for ino in orphans.into_iter().filter(|ino| !misnamed.contains(ino)) {
             // What cannot be read goes at the next mount, if it is to.
             if self.marked_memo(ino).is_ok_and(|memo| memo.is_none()) {
-                self.state.lock().holds.remove(&ino);
+                self.state.lock().tree.holds.remove(&ino);
                 self.release(ino, 0);
             }
         }
@@ -229,15 +229,15 @@ impl Vfs {
     fn drain(&self) {
         for _ in 0..DRAINED_PARTS {
             let drained = self.run(|state| {
-                let has_room = state.room(PART_BLOCKS * ROW_BYTES).is_ok();
-                if has_room { state.drain_part() } else { Ok(true) }
+                let has_room = state.tree.room(PART_BLOCKS * ROW_BYTES).is_ok();
+                if has_room { state.tree.drain_part() } else { Ok(true) }
             });
             match drained {
                 Ok(true) => self.kick(),
                 Ok(false) => return,
                 Err(error) => {
                     self.report("cannot delete an unlinked inode; it will go at the next mount", &error);
-                    self.state.lock().draining.pop_front();
+                    self.state.lock().tree.draining.pop_front();
                     return;
                 }
             }
@@ -276,7 +276,7 @@ fn commit_loop(vfs: &Weak<Vfs>) {
         let is_kicked = vfs.kicked.swap(false, Ordering::Relaxed);
         let is_idle = {
             let state = vfs.state.lock();
-            state.dirty_bytes == 0 && state.draining.is_empty()
+            state.tree.dirty_bytes == 0 && state.tree.draining.is_empty()
         };
         if is_idle {
             // Nobody writes: others have more use for the memory.

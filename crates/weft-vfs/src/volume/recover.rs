@@ -3,12 +3,9 @@
 
 use super::Vfs;
 use super::unapplied::{Purpose, Replay, UnappliedList, decoded};
-use crate::error::{Error, ErrorKind, Result};
-use crate::journal;
-use crate::mutation::Mutation;
-use crate::stop::{Miss, Stop};
 use weft_store::log::{Behind, Loss, Record, epoch_without_log, needs_log};
 use weft_store::{Durability, OpNo};
+use weft_tree::{Error, ErrorKind, Miss, Mutation, Result, Stop, journal};
 
 /// Position of a log record relative to the operations before it.
 #[derive(PartialEq, Eq)]
@@ -67,7 +64,7 @@ impl Vfs {
     fn replay_record(&self, record: &Record, replay: &mut Replay) -> Result<Followed> {
         let mut op = record.first;
         for operation in journal::split(&record.bytes) {
-            let next = self.state.lock().counters.op.next();
+            let next = self.state.lock().tree.counters.op.next();
             if op > next {
                 return Ok(Followed::AfterGap);
             }
@@ -99,7 +96,7 @@ impl Vfs {
     fn pass(&self, op: OpNo, operation: Option<&Mutation<'_>>, error: Error, replay: &mut Replay) -> Result<()> {
         replay.pass(self, op, operation, error)?;
         // It counts as made: those behind it have the numbers that follow.
-        self.state.lock().counters.op = op;
+        self.state.lock().tree.counters.op = op;
         Ok(())
     }
 
@@ -109,7 +106,7 @@ impl Vfs {
             let mutation = decoded(operation);
             let applied = match &mutation {
                 Ok(Mutation::Write { ino, offset, data, .. }) => {
-                    self.run(|state| state.apply_carried(*ino, *offset, data))
+                    self.run(|state| state.tree.apply_carried(*ino, *offset, data))
                 }
                 Ok(_) | Err(_) => Err(ErrorKind::Corrupt.into()),
             };
@@ -127,10 +124,10 @@ impl Vfs {
         let (before, mut epoch, op) = {
             let log = self.log.as_ref().map(|log| log.lock());
             let mut state = self.state.lock();
-            let before = state.counters.epoch;
+            let before = state.tree.counters.epoch;
             let epoch = log.as_ref().map_or_else(|| epoch_without_log(before), |log| log.file.next_epoch(before));
-            state.counters.epoch = epoch;
-            (before, epoch, state.counters.op)
+            state.tree.counters.epoch = epoch;
+            (before, epoch, state.tree.counters.op)
         };
         if let Some(log) = &self.log {
             let mut log = log.lock();
@@ -138,7 +135,7 @@ impl Vfs {
                 Err(error) if error.kind() == weft_store::ErrorKind::Full && log.file.go_without() => {
                     tracing::warn!("{error}; until the next mount each fsync is a commit");
                     epoch = epoch_without_log(before);
-                    self.state.lock().counters.epoch = epoch;
+                    self.state.lock().tree.counters.epoch = epoch;
                 }
                 prepared => prepared?,
             }
@@ -170,8 +167,8 @@ impl Vfs {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            let Some(epoch) = log.file.leave(state.counters.epoch, true) else { return Ok(()) };
-            state.counters.epoch = epoch;
+            let Some(epoch) = log.file.leave(state.tree.counters.epoch, true) else { return Ok(()) };
+            state.tree.counters.epoch = epoch;
         }
         match self.commit_once(&mut turn, Durability::Durable) {
             Err(error) if error.kind() == ErrorKind::NoSpace => {

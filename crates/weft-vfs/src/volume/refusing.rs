@@ -1,8 +1,8 @@
 //! Refusing changes for a while (mount(8), `remount,ro`).
 
 use super::Vfs;
-use crate::error::{ErrorKind, Result};
 use std::sync::atomic::Ordering;
+use weft_tree::{ErrorKind, Result};
 
 impl Vfs {
     /// True if every change is refused with `ReadOnly`.

@@ -1,13 +1,12 @@
 //! What a mounted volume tells of itself.
 
 use super::Vfs;
-use crate::attributes::Statfs;
 use crate::commit::SPACE_RESERVED;
-use crate::error::Result;
 use crate::read_ahead::ReadAhead;
 use crate::stats::{NfsStats, Stats};
 use std::sync::atomic::Ordering;
 use weft_store::{CommitNo, Ino, Space, Timestamp};
+use weft_tree::{Result, Statfs};
 
 /// Tells what a server of NFS counts; nothing once it is gone.
 pub(crate) type NfsCounters = Box<dyn Fn() -> Option<NfsStats> + Send + Sync>;
@@ -38,7 +37,7 @@ impl Vfs {
             return [&target[..], b" in a view"].concat();
         }
         let path = weft_store::path_to(ino, |ino| {
-            let names = self.state.lock().names_since_commit(ino);
+            let names = self.state.lock().tree.names_since_commit(ino);
             if names.is_empty() { self.store.names_of(ino) } else { Ok(names) }
         });
         path.unwrap_or_else(|_| format!("#{}", ino.0).into_bytes())
@@ -51,16 +50,19 @@ impl Vfs {
         let space = self.store.space()?;
         let mut state = self.state.lock();
         state.space_free = space.bytes_free;
-        let (total, free, available) =
-            sizes(&space, state.dirty_bytes, state.volume.bytes_max.map(|max| (max, state.counters.bytes_used)));
-        let inodes_total = state.volume.inodes_max.unwrap_or(INODES_MAX);
+        let (total, free, available) = sizes(
+            &space,
+            state.tree.dirty_bytes,
+            state.tree.volume.bytes_max.map(|max| (max, state.tree.counters.bytes_used)),
+        );
+        let inodes_total = state.tree.volume.inodes_max.unwrap_or(INODES_MAX);
         Ok(Statfs {
             block_size: self.block_size,
             bytes_total: total,
             bytes_free: free,
             bytes_available: available,
             inodes_total,
-            inodes_free: inodes_total.saturating_sub(state.counters.inodes_used),
+            inodes_free: inodes_total.saturating_sub(state.tree.counters.inodes_used),
         })
     }
 
@@ -84,16 +86,16 @@ impl Vfs {
         let pushed = self.stacks.ledger.counts();
         let failed_writeback = self.failed_writeback();
         let state = self.state.lock();
-        let (virtual_inodes, virtual_bytes) = state.inodes.virtual_ones();
+        let (virtual_inodes, virtual_bytes) = state.tree.inodes.virtual_ones();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             lost: self.store.lost().map(|error| error.to_string()),
             unanswered_seconds: self.store.unanswered().map(|since| since.as_secs()),
-            operations: state.operations,
-            inode_hits: state.inode_hits,
-            inode_misses: state.inode_misses,
-            name_hits: state.name_hits,
-            name_misses: state.name_misses,
+            operations: state.tree.operations,
+            inode_hits: state.tree.inode_hits,
+            inode_misses: state.tree.inode_misses,
+            name_hits: state.tree.name_hits,
+            name_misses: state.tree.name_misses,
             block_hits: count(&self.blocks.hits),
             block_misses: count(&self.blocks.misses),
             metadata_bytes: state.metadata_bytes() as u64,
@@ -116,18 +118,18 @@ impl Vfs {
             nfs,
             computing_interrupted: count(&self.computing.interrupted),
             computing_refused: count(&self.computing.refused),
-            dirty_bytes: state.dirty_bytes,
+            dirty_bytes: state.tree.dirty_bytes,
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),
             commit_error: self.commit_error.lock().clone(),
             failed_writeback,
             log_appends: count(&self.log_appends),
             bytes_read: count(&self.bytes_read),
-            bytes_written: state.bytes_written,
+            bytes_written: state.tree.bytes_written,
             bytes_copied: weft_block::bytes_copied(),
-            inodes_used: state.counters.inodes_used,
-            bytes_used: state.counters.bytes_used,
-            held_inodes: state.holds.len() as u64,
+            inodes_used: state.tree.counters.inodes_used,
+            bytes_used: state.tree.counters.bytes_used,
+            held_inodes: state.tree.holds.len() as u64,
             disk_cache: self.store.disk_cache(),
             round_trips: self.store.round_trips(),
         }

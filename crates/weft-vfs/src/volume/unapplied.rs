@@ -6,13 +6,12 @@
 
 use super::Vfs;
 use crate::clock::ManualClock;
-use crate::error::{Error, ErrorKind, Result};
-use crate::mutation::{self, Mutation};
 use crate::options::Options;
 use std::fmt;
 use std::sync::Arc;
 use weft_store::log::{Loss, OperationLog};
 use weft_store::{Ino, Kind, Name, OpNo, Store};
+use weft_tree::{self, Error, ErrorKind, Mutation, Result};
 
 /// Most operations that are kept by name; more are only counted.
 const NAMED_MAX: usize = 1000;
@@ -219,7 +218,7 @@ fn told(vfs: &Vfs, operation: &Mutation<'_>) -> (&'static str, Vec<u8>) {
 /// The operation that `bytes` of a record hold.
 pub(super) fn decoded(mut bytes: &[u8]) -> Result<Mutation<'_>> {
     let what = || weft_store::Error::Corrupt("the log holds there what no Weft writes".into());
-    mutation::decode(&mut bytes).ok_or_else(|| what().into())
+    weft_tree::decode(&mut bytes).ok_or_else(|| what().into())
 }
 
 impl Vfs {
@@ -232,7 +231,7 @@ impl Vfs {
         let vfs = Vfs::assemble(store, log, options, Arc::new(ManualClock::default()))?;
         {
             let mut state = vfs.state.lock();
-            (state.keep_orphans, state.space_free) = (true, u64::MAX);
+            (state.tree.keep_orphans, state.space_free) = (true, u64::MAX);
         }
         vfs.replay(Purpose::Rehearse)
     }

@@ -10,12 +10,10 @@
 //! noted than is missing, never less. Of more files than are noted the owner is told all the same.
 
 use super::Vfs;
-use crate::data::Ranges;
-use crate::error::{Error, ErrorKind, Result};
-use crate::mutation::Mutation;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use weft_store::Ino;
+use weft_tree::{Error, ErrorKind, Mutation, Ranges, Result};
 
 /// Files that are noted at most.
 const FILES_MAX: usize = 1 << 16;
@@ -140,7 +138,7 @@ impl Vfs {
         let files: Vec<Ino> = self.state.lock().failed_writeback.files.keys().copied().collect();
         for ino in files {
             // What has no name any more is missed by nobody.
-            let is_gone = match self.run(|state| Ok(state.inode(ino)?.row.nlink)) {
+            let is_gone = match self.run(|state| Ok(state.tree.inode(ino)?.row.nlink)) {
                 Ok(links) => links == 0,
                 Err(error) => error.kind() == ErrorKind::Stale,
             };

@@ -4,17 +4,18 @@ use crate::data::FileData;
 use crate::inode::{Changed, Directory, Inode, Xattrs};
 use crate::mutation::NewInode;
 use crate::names::Entry;
-use crate::state::{State, recount};
 use crate::stop::Stop;
+use crate::tree::{Tree, recount};
 use std::collections::BTreeMap;
 use weft_block::Slice;
 use weft_store::{Cookie, Generation, Ino, InodeRow, Kind, Name, OpNo, Timestamp};
 
-/// Names of the two ACL attributes (acl(5)).
-pub(crate) const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
-pub(crate) const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
+/// Name of the attribute that an access ACL is in (acl(5)).
+pub const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+/// Name of the attribute that the ACL is in that a directory gives what is made in it.
+pub const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-impl State {
+impl Tree {
     pub(super) fn apply_make(
         &mut self,
         parent: Ino,
@@ -212,10 +213,8 @@ fn new_inode(parent: Ino, named: bool, generation: Generation, new: &NewInode<'_
         changed: Changed::CLEAN,
         stored: false,
         dead: false,
-        unheld: false,
         content: OpNo(0),
-        link: None,
-        shows: None,
+        attached: None,
         data: (new.kind == Kind::File).then(|| Box::new(FileData::without_extents())),
         xattrs: (!xattrs.map.is_empty()).then(|| Box::new(xattrs)),
         directory: is_directory

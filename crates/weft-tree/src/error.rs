@@ -150,13 +150,13 @@ impl Error {
     }
 
     /// True if the operation failed because of a conflict and can be retried at once.
-    pub(crate) fn is_conflict(&self) -> bool {
+    pub fn is_conflict(&self) -> bool {
         self.source.as_ref().is_some_and(|source| source.kind() == weft_store::ErrorKind::Conflict)
     }
 
     /// True if the outcome is in doubt: the failed request may have been applied, or may be applied
     /// later by the server.
-    pub(crate) fn leaves_doubt(&self) -> bool {
+    pub fn leaves_doubt(&self) -> bool {
         self.source.as_ref().is_some_and(weft_store::Error::leaves_doubt)
     }
 

@@ -8,18 +8,18 @@ mod content;
 mod entries;
 mod parts;
 
-pub(crate) use attributes::CAPABILITY;
-pub(crate) use content::taken;
-pub(crate) use entries::{ACCESS_ACL, DEFAULT_ACL};
-pub(crate) use parts::PART_BLOCKS;
+pub use attributes::CAPABILITY;
+pub use content::taken;
+pub use entries::{ACCESS_ACL, DEFAULT_ACL};
+pub use parts::PART_BLOCKS;
 
 use crate::mutation::{Mutation, Replacement};
-use crate::state::State;
 use crate::stop::Stop;
+use crate::tree::Tree;
 
-impl State {
+impl Tree {
     /// Applies `mutation`.
-    pub(crate) fn apply(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
+    pub fn apply(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
         match mutation {
             Mutation::Make { parent, name, inode } => self.apply_make(*parent, name.as_ref(), inode),
             Mutation::Link { ino, parent, name, cookie, time } => {

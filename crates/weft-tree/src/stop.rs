@@ -7,7 +7,7 @@ use weft_store::{Ino, InvalidName, Name};
 /// A precondition that an operation lacks. The operation has changed nothing yet, or done a part of
 /// its own, and is retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Miss {
+pub enum Miss {
     /// This inode from the store.
     Inode(Ino),
     /// This directory from the store, and those above it.
@@ -38,7 +38,7 @@ pub(crate) enum Miss {
 
 /// Reason why an operation stops.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// It cannot go on yet.
     Miss(Miss),
     /// It fails.

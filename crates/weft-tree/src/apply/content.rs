@@ -5,17 +5,17 @@
 
 use crate::data::Frozen;
 use crate::inode::Inode;
-use crate::state::{ROW_BYTES, State, recount};
 use crate::stop::{Miss, Stop};
+use crate::tree::{ROW_BYTES, Tree, recount};
 use std::ops::Range;
 use weft_store::{BlockRef, Ino};
 
 /// Indices read from the store at once.
 const INDICES_READ: u64 = 512;
 
-impl State {
+impl Tree {
     /// Makes sure that the stored blocks of `range` are known for file `ino`, which is in memory.
-    pub(crate) fn know_extents(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
+    pub fn know_extents(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
         let Some(gap) = self.file(ino)?.data().known.first_gap(range) else { return Ok(()) };
         let start = gap.start - gap.start % INDICES_READ;
         let end = gap.end.checked_next_multiple_of(INDICES_READ).unwrap_or(u64::MAX);
@@ -66,7 +66,7 @@ impl State {
 
     /// Puts back `data` that belongs over a damaged block and that no commit could store: no
     /// operation of its own.
-    pub(crate) fn apply_carried(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
+    pub fn apply_carried(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
         self.apply_write(ino, offset, data)?;
         self.touch(ino);
         Ok(())
@@ -216,7 +216,7 @@ fn usize_of(value: u64) -> usize {
 }
 
 /// Bytes that the blocks of `range` take when stored. Looks only at blocks that hold something.
-pub(crate) fn taken(inode: &Inode, range: &Range<u64>, block_size: u64) -> u64 {
+pub fn taken(inode: &Inode, range: &Range<u64>, block_size: u64) -> u64 {
     let inline = inode.row.inline.as_ref();
     let size = inode.row.size;
     let of = |index: u64, end: usize| {

@@ -12,22 +12,22 @@ use weft_store::BlockRef;
 
 /// Content of a regular file, as far as it was looked at or changed.
 #[derive(Debug, Default)]
-pub(crate) struct FileData {
+pub struct FileData {
     /// Stored blocks by index, as far as `known` goes.
-    pub(crate) extents: BTreeMap<u64, BlockRef>,
+    pub extents: BTreeMap<u64, BlockRef>,
     /// Indices for which `extents` tells the truth.
-    pub(crate) known: Ranges,
+    pub known: Ranges,
     /// Blocks written since they were last stored.
-    pub(crate) dirty: BTreeMap<u64, DirtyBlock>,
+    pub dirty: BTreeMap<u64, DirtyBlock>,
     /// Indices whose rows the next commit deletes before it puts any.
-    pub(crate) cleared: Ranges,
+    pub cleared: Ranges,
     /// The same of the commit in flight.
     pub(crate) clearing: Ranges,
     /// Indices whose stored block came by sharing; the next commit puts their rows.
-    pub(crate) shared: BTreeSet<u64>,
+    pub shared: BTreeSet<u64>,
     /// The store was asked whether rows of blocks are gone, and has them all: what is not there is
     /// a hole.
-    pub(crate) is_whole: bool,
+    pub is_whole: bool,
     /// The commit in flight has changes of the map: until it ends the store tells what was before.
     pub(crate) is_in_flight: bool,
 }
@@ -42,16 +42,16 @@ const EXTENT_BYTES: usize = 2 * size_of::<(u64, BlockRef)>();
 
 /// Pieces written to one block.
 #[derive(Debug, Default)]
-pub(crate) struct DirtyBlock {
+pub struct DirtyBlock {
     /// Since the last snapshot.
-    pub(crate) pieces: Pieces,
+    pub pieces: Pieces,
     /// Before it; its commit is in flight.
-    pub(crate) frozen: Option<Arc<Frozen>>,
+    pub frozen: Option<Arc<Frozen>>,
 }
 
 /// The base below the dirty layers of a block.
 #[derive(Clone, Debug)]
-pub(crate) enum Base {
+pub enum Base {
     /// Nothing: zeros.
     Hole,
     /// The inline content of the file.
@@ -62,7 +62,7 @@ pub(crate) enum Base {
 
 impl Base {
     /// Bytes it holds; past them it reads as zeros.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         match self {
             Base::Hole => 0,
             Base::Inline(bytes) => bytes.len(),
@@ -72,11 +72,11 @@ impl Base {
 }
 
 /// The layers of one block.
-pub(crate) struct Layers<'a> {
+pub struct Layers<'a> {
     /// The lowest.
-    pub(crate) base: Base,
+    pub base: Base,
     /// Those above, if it was written to.
-    pub(crate) dirty: Option<&'a DirtyBlock>,
+    pub dirty: Option<&'a DirtyBlock>,
 }
 
 impl FileData {
@@ -86,7 +86,7 @@ impl FileData {
     }
 
     /// The layers of block `index` of a file with inline content `inline`.
-    pub(crate) fn layers(&self, index: u64, inline: Option<&Slice>) -> Layers<'_> {
+    pub fn layers(&self, index: u64, inline: Option<&Slice>) -> Layers<'_> {
         let base = match (self.extents.get(&index), inline) {
             (Some(block), _) => Base::Stored(*block),
             (None, Some(bytes)) if index == 0 => Base::Inline(bytes.clone()),
@@ -105,7 +105,7 @@ impl FileData {
     }
 
     /// Takes in rows read from the store for `range`, unless memory knows better.
-    pub(crate) fn learn(&mut self, range: Range<u64>, rows: Vec<(u64, BlockRef)>) {
+    pub fn learn(&mut self, range: Range<u64>, rows: Vec<(u64, BlockRef)>) {
         for (index, block) in rows {
             let newer = self.known.contains(index) || self.cleared.contains(index) || self.clearing.contains(index);
             if !newer {
@@ -116,7 +116,7 @@ impl FileData {
     }
 
     /// Writes to block `index`; tells how many more bytes are dirty (fewer: negative).
-    pub(crate) fn write(&mut self, index: u64, start: usize, data: &[u8]) -> i64 {
+    pub fn write(&mut self, index: u64, start: usize, data: &[u8]) -> i64 {
         let pieces = &mut self.dirty.entry(index).or_default().pieces;
         let before = pieces.cost();
         pieces.write(start, data);
@@ -144,7 +144,7 @@ impl FileData {
 
     /// Makes bytes `range` of block `index` read as zeros, `end` being where its bytes end; tells
     /// how many more bytes are dirty (fewer: negative).
-    pub(crate) fn zero(&mut self, index: u64, range: Range<usize>, end: usize) -> i64 {
+    pub fn zero(&mut self, index: u64, range: Range<usize>, end: usize) -> i64 {
         let range = range.start..range.end.min(end);
         if range.is_empty() {
             return 0;
@@ -167,7 +167,7 @@ impl FileData {
     }
 
     /// Memory taken, about, without the dirty bytes.
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         let ranges = self.known.weight() + self.cleared.weight() + self.clearing.weight();
         size_of::<FileData>()
             + self.extents.len() * EXTENT_BYTES

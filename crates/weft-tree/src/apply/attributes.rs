@@ -3,16 +3,16 @@
 use super::entries::ACCESS_ACL;
 use crate::inode::{Inode, Xattrs};
 use crate::mutation::{Lost, SetRow};
-use crate::state::State;
 use crate::stop::{Miss, Stop};
+use crate::tree::Tree;
 use weft_store::{Ino, Name, Timestamp};
 
 /// Name of the file capability attribute (capabilities(7)).
-pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+pub const CAPABILITY: &[u8] = b"security.capability";
 
-impl State {
+impl Tree {
     /// The extended attributes of inode `ino`.
-    pub(crate) fn xattrs(&mut self, ino: Ino) -> Result<&mut Xattrs, Stop> {
+    pub fn xattrs(&mut self, ino: Ino) -> Result<&mut Xattrs, Stop> {
         let inode = self.inode(ino)?;
         if inode.xattrs.is_none() && inode.row.has_xattrs() {
             return Err(Miss::Xattrs(ino).into());
@@ -67,7 +67,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes sure that what [`State::apply_written`] changes is in memory.
+    /// Makes sure that what [`Tree::apply_written`] changes is in memory.
     pub(super) fn know_lost(&mut self, ino: Ino, lost: Lost) -> Result<(), Stop> {
         if lost.capability { self.xattrs(ino).map(|_| ()) } else { Ok(()) }
     }

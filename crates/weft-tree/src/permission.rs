@@ -9,8 +9,8 @@ use crate::attributes::{SetAttributes, SetTime, Writer};
 use crate::caller::Credentials;
 use crate::error::ErrorKind;
 use crate::names::Entry;
-use crate::state::State;
 use crate::stop::Stop;
+use crate::tree::Tree;
 use std::ops::BitOr;
 use weft_store::{Ino, Kind};
 
@@ -36,11 +36,18 @@ impl BitOr for Access {
 
 const STICKY: u32 = libc::S_ISVTX;
 
-impl State {
+/// Rights on the inodes of a tree.
+pub trait Rights {
+    /// The tree.
+    fn tree(&mut self) -> &mut Tree;
+
+    /// The permission bits of inode `ino`. Those of an opaque one may follow from other inodes.
+    fn permission_bits(&mut self, ino: Ino) -> Result<u32, Stop>;
+
     /// True if `who` has all of `wanted` on inode `ino`.
-    pub(crate) fn allows(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<bool, Stop> {
+    fn allows(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<bool, Stop> {
         let bits = self.permission_bits(ino)?;
-        let row = &self.inode(ino)?.row;
+        let row = &self.tree().inode(ino)?.row;
         let (owner, group, has_xattrs) = (row.uid, row.gid, row.has_xattrs());
         if who.is_root() {
             // Nobody runs what nobody may run.
@@ -51,7 +58,7 @@ impl State {
         if who.uid == owner {
             return Ok(grants(bits >> 6));
         }
-        if has_xattrs && let Some(value) = self.xattrs(ino)?.map.get(ACCESS_ACL) {
+        if has_xattrs && let Some(value) = self.tree().xattrs(ino)?.map.get(ACCESS_ACL) {
             let acl = Acl::parse(value)?;
             return Ok(acl.grants(group, wanted.0, |uid| uid == who.uid, |gid| who.is_member(gid)));
         }
@@ -59,15 +66,15 @@ impl State {
     }
 
     /// `AccessDenied` unless `who` has all of `wanted` on inode `ino`.
-    pub(crate) fn permit(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<(), Stop> {
+    fn permit(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<(), Stop> {
         if self.allows(who, ino, wanted)? { Ok(()) } else { Err(ErrorKind::AccessDenied.into()) }
     }
 
     /// `AccessDenied` unless `who` may read or write file `ino` as one does who has opened it. A
     /// stateless protocol asks again with every request, though rights may have gone since the file
     /// was opened: its owner keeps them, and whoever may run a file may read it (RFC 1813 4.4).
-    pub(crate) fn permit_opened(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<(), Stop> {
-        let row = &self.inode(ino)?.row;
+    fn permit_opened(&mut self, who: &Credentials, ino: Ino, wanted: Access) -> Result<(), Stop> {
+        let row = &self.tree().inode(ino)?.row;
         // Its owner may lose the right to what a link leads to.
         let keeps_it = row.uid == who.uid && row.kind != Kind::Transformation;
         if keeps_it || wanted == Access::READ && self.allows(who, ino, Access::EXECUTE)? {
@@ -77,23 +84,17 @@ impl State {
     }
 
     /// Checks that `who` may add names to directory `parent`.
-    pub(crate) fn permit_adding(&mut self, who: &Credentials, parent: Ino) -> Result<(), Stop> {
-        self.directory(parent)?;
+    fn permit_adding(&mut self, who: &Credentials, parent: Ino) -> Result<(), Stop> {
+        self.tree().directory(parent)?;
         self.permit(who, parent, Access::WRITE | Access::EXECUTE)
     }
 
     /// The permission bits that `who` may give a new inode of `kind` in directory `parent`: a
     /// program that runs as a group is not for those to make who are not in it, also where the
     /// directory gives its group on (Linux `mode_strip_sgid`).
-    pub(crate) fn permitted_bits(
-        &mut self,
-        who: &Credentials,
-        parent: Ino,
-        kind: Kind,
-        bits: u32,
-    ) -> Result<u32, Stop> {
+    fn permitted_bits(&mut self, who: &Credentials, parent: Ino, kind: Kind, bits: u32) -> Result<u32, Stop> {
         const RUNS_AS_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
-        let directory = &self.directory(parent)?.row;
+        let directory = &self.tree().directory(parent)?.row;
         let gives_group = directory.permissions & libc::S_ISGID != 0 && kind != Kind::Directory;
         let may = who.is_root() || who.is_member(directory.gid);
         let is_program = bits & RUNS_AS_GROUP == RUNS_AS_GROUP;
@@ -103,19 +104,19 @@ impl State {
     /// Checks that `who` may remove `name` from directory `parent`: from a sticky one only the
     /// owner of either may. `NotPermitted`, `AccessDenied`. Succeeds if the name does not exist:
     /// the operation reports that.
-    pub(crate) fn permit_removing(&mut self, who: &Credentials, parent: Ino, name: &[u8]) -> Result<(), Stop> {
+    fn permit_removing(&mut self, who: &Credentials, parent: Ino, name: &[u8]) -> Result<(), Stop> {
         self.permit_adding(who, parent)?;
-        let directory = &self.directory(parent)?.row;
+        let directory = &self.tree().directory(parent)?.row;
         if directory.permissions & STICKY == 0 || who.is_root() || directory.uid == who.uid {
             return Ok(());
         }
-        let Some(entry) = self.entry(parent, name)? else { return Ok(()) };
-        if self.inode(entry.ino)?.row.uid == who.uid { Ok(()) } else { Err(ErrorKind::NotPermitted.into()) }
+        let Some(entry) = self.tree().entry(parent, name)? else { return Ok(()) };
+        if self.tree().inode(entry.ino)?.row.uid == who.uid { Ok(()) } else { Err(ErrorKind::NotPermitted.into()) }
     }
 
     /// Checks that `who` may move `moved` to another directory: a moved directory gets another
     /// `..`.
-    pub(crate) fn permit_moving(&mut self, who: &Credentials, moved: Entry, from: Ino, to: Ino) -> Result<(), Stop> {
+    fn permit_moving(&mut self, who: &Credentials, moved: Entry, from: Ino, to: Ino) -> Result<(), Stop> {
         if moved.kind == Kind::Directory && from != to {
             self.permit(who, moved.ino, Access::WRITE)?;
         }
@@ -123,8 +124,8 @@ impl State {
     }
 
     /// Returns the class of `who` for the set-user-id and set-group-id bits of `ino`.
-    pub(crate) fn writer(&mut self, who: &Credentials, ino: Ino) -> Result<Writer, Stop> {
-        let group = self.inode(ino)?.row.gid;
+    fn writer(&mut self, who: &Credentials, ino: Ino) -> Result<Writer, Stop> {
+        let group = self.tree().inode(ino)?.row.gid;
         Ok(match who.is_root() {
             true => Writer::Privileged,
             false if who.is_member(group) => Writer::Member,
@@ -134,7 +135,7 @@ impl State {
 
     /// Checks that `who` may make `changes`. Returns them with the adjustments for that user (POSIX
     /// chmod(), chown(), utimensat()). `NotPermitted`, `AccessDenied`.
-    pub(crate) fn permit_attributes(
+    fn permit_attributes(
         &mut self,
         who: &Credentials,
         ino: Ino,
@@ -144,7 +145,7 @@ impl State {
             self.permit_opened(who, ino, Access::WRITE)?;
         }
         changes.writer = self.writer(who, ino)?;
-        let row = &self.inode(ino)?.row;
+        let row = &self.tree().inode(ino)?.row;
         if who.is_root() {
             return Ok(changes);
         }
@@ -170,5 +171,15 @@ impl State {
             }
         }
         Ok(changes)
+    }
+}
+
+impl Rights for Tree {
+    fn tree(&mut self) -> &mut Tree {
+        self
+    }
+
+    fn permission_bits(&mut self, ino: Ino) -> Result<u32, Stop> {
+        Ok(self.inode(ino)?.row.permissions)
     }
 }

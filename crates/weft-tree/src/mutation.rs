@@ -4,16 +4,18 @@
 //! A mutation holds all that was decided when it was made (numbers, times, owners), so that
 //! applying it again to the same state gives the same state.
 
+#![expect(missing_docs, reason = "fields are named for what they are, and variants say the rest")]
+
 mod codec;
 
-pub(crate) use codec::{decode, encode};
+pub use codec::{decode, encode};
 
 use std::borrow::Cow;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 
 /// One change. Applied whole or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mutation<'a> {
+pub enum Mutation<'a> {
     /// A new inode, with its first name unless it is an unnamed file.
     Make {
         /// The directory it is made in.
@@ -50,7 +52,7 @@ const NUMBER_MAX: u64 = i64::MAX as u64;
 
 impl Mutation<'_> {
     /// The inode that it changes first, or whose entries it does.
-    pub(crate) fn ino(&self) -> Ino {
+    pub fn ino(&self) -> Ino {
         match self {
             Mutation::Make { parent, .. } | Mutation::Remove { parent, .. } => *parent,
             Mutation::Rename { from, .. } | Mutation::Whiteout { from, .. } => from.0,
@@ -96,7 +98,7 @@ impl Mutation<'_> {
 
 /// New content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Replacement<'a> {
+pub enum Replacement<'a> {
     /// These bytes.
     Bytes(Cow<'a, [u8]>),
     /// The content of this other file: its blocks are shared.
@@ -105,41 +107,41 @@ pub(crate) enum Replacement<'a> {
 
 /// Privileges that a file loses when its content changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub struct Lost {
     /// The permission bits without set-user-id and set-group-id, if there are any to lose.
-    pub(crate) permissions: Option<u32>,
+    pub permissions: Option<u32>,
     /// True if `security.capability` is removed.
-    pub(crate) capability: bool,
+    pub capability: bool,
 }
 
 /// Properties of a new inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NewInode<'a> {
-    pub(crate) ino: Ino,
-    pub(crate) kind: Kind,
-    pub(crate) permissions: u32,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) rdev: u32,
+pub struct NewInode<'a> {
+    pub ino: Ino,
+    pub kind: Kind,
+    pub permissions: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub rdev: u32,
     /// Target of a symbolic link.
-    pub(crate) target: Option<Cow<'a, [u8]>>,
+    pub target: Option<Cow<'a, [u8]>>,
     /// Inherited ACLs.
-    pub(crate) access_acl: Option<Cow<'a, [u8]>>,
-    pub(crate) default_acl: Option<Cow<'a, [u8]>>,
-    pub(crate) time: Timestamp,
+    pub access_acl: Option<Cow<'a, [u8]>>,
+    pub default_acl: Option<Cow<'a, [u8]>>,
+    pub time: Timestamp,
 }
 
 /// Attributes to set; `None` stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SetRow<'a> {
-    pub(crate) permissions: Option<u32>,
-    pub(crate) uid: Option<u32>,
-    pub(crate) gid: Option<u32>,
-    pub(crate) size: Option<u64>,
-    pub(crate) atime: Option<Timestamp>,
-    pub(crate) mtime: Option<Timestamp>,
+pub struct SetRow<'a> {
+    pub permissions: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<Timestamp>,
+    pub mtime: Option<Timestamp>,
     /// The access ACL as it follows from new permissions.
-    pub(crate) access_acl: Option<Cow<'a, [u8]>>,
+    pub access_acl: Option<Cow<'a, [u8]>>,
     /// True if `security.capability` is removed.
-    pub(crate) drop_capability: bool,
+    pub drop_capability: bool,
 }

@@ -1,6 +1,6 @@
 //! What was written to one block since the last commit, without reading what was there before.
 
-use crate::state::ROW_BYTES;
+use crate::tree::ROW_BYTES;
 use std::ops::Range;
 use weft_block::{Buffer, Slice};
 
@@ -26,33 +26,33 @@ fn cost(bytes: usize, pieces: usize) -> u64 {
 
 /// Bytes at places of a block. Invariant: pieces are ascending, not empty and do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pieces {
+pub struct Pieces {
     list: Vec<Piece>,
 }
 
 impl Pieces {
     /// Bytes held.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.list.iter().map(|piece| piece.bytes.len()).sum()
     }
 
     /// Bytes that count as dirty: however few are held, there is a block to make of them.
-    pub(crate) fn cost(&self) -> u64 {
+    pub fn cost(&self) -> u64 {
         cost(self.bytes(), self.list.len())
     }
 
     /// True if there are no pieces.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Returns the end of the last piece; 0 without any.
-    pub(crate) fn end(&self) -> usize {
+    pub fn end(&self) -> usize {
         self.list.last().map_or(0, Piece::end)
     }
 
     /// Puts `data` at `start`, over what was there.
-    pub(crate) fn write(&mut self, start: usize, data: &[u8]) {
+    pub fn write(&mut self, start: usize, data: &[u8]) {
         if data.is_empty() {
             return;
         }
@@ -77,7 +77,7 @@ impl Pieces {
     }
 
     /// Forgets all bytes at `end` and after.
-    pub(crate) fn truncate(&mut self, end: usize) {
+    pub fn truncate(&mut self, end: usize) {
         self.list.retain(|piece| piece.start < end);
         if let Some(last) = self.list.last_mut() {
             let len = last.bytes.len().min(end - last.start);
@@ -86,7 +86,7 @@ impl Pieces {
     }
 
     /// The parts of `range` held here, with their bytes, ascending.
-    pub(crate) fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &[u8])> {
+    pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &[u8])> {
         let from = self.list.partition_point(|piece| piece.end() <= range.start);
         self.list[from..].iter().take_while(move |piece| piece.start < range.end).map(move |piece| {
             let start = piece.start.max(range.start);
@@ -96,13 +96,13 @@ impl Pieces {
     }
 
     /// Gives all pieces away as immutable slices, without copying.
-    pub(crate) fn freeze(&mut self) -> Frozen {
+    pub fn freeze(&mut self) -> Frozen {
         let freeze = |piece: Piece| (piece.start, piece.bytes.freeze().whole());
         Frozen { list: std::mem::take(&mut self.list).into_iter().map(freeze).collect() }
     }
 
     /// Puts back below the present bytes what [`Pieces::freeze`] gave.
-    pub(crate) fn thaw(&mut self, frozen: &Frozen) {
+    pub fn thaw(&mut self, frozen: &Frozen) {
         let newer = std::mem::take(self);
         for (start, bytes) in &frozen.list {
             self.write(*start, bytes);
@@ -129,7 +129,7 @@ fn overlay(bytes: &mut Buffer, at: usize, data: &[u8]) {
 
 /// Pieces on their way into a commit. Immutable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Frozen {
+pub struct Frozen {
     list: Vec<(usize, Slice)>,
 }
 
@@ -140,29 +140,29 @@ impl Frozen {
     }
 
     /// Bytes held.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.list.iter().map(|(_, bytes)| bytes.len()).sum()
     }
 
     /// As [`Pieces::cost`].
-    pub(crate) fn cost(&self) -> u64 {
+    pub fn cost(&self) -> u64 {
         cost(self.bytes(), self.list.len())
     }
 
     /// Returns the end of the last piece; 0 without any.
-    pub(crate) fn end(&self) -> usize {
+    pub fn end(&self) -> usize {
         self.list.last().map_or(0, |(start, bytes)| start + bytes.len())
     }
 
     /// All bytes of `range` in one slice, if one piece holds them.
-    pub(crate) fn whole(&self, range: Range<usize>) -> Option<Slice> {
+    pub fn whole(&self, range: Range<usize>) -> Option<Slice> {
         let (start, bytes) =
             self.list.iter().find(|(start, bytes)| *start <= range.start && range.end <= start + bytes.len())?;
         Some(bytes.slice(range.start - start..range.end - start))
     }
 
     /// The parts of `range` held here, ascending.
-    pub(crate) fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, Slice)> + '_ {
+    pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, Slice)> + '_ {
         self.list.iter().filter_map(move |(start, bytes)| {
             let from = range.start.max(*start);
             let to = range.end.min(start + bytes.len());

@@ -1,62 +1,64 @@
 //! An inode in memory, with what is known of its content, attributes and entries.
 
 use crate::attributes::{Attributes, Reach};
-use crate::cache::Cached;
+use crate::clock_map::Cached;
 use crate::data::FileData;
-use crate::links::{Link, Shows, is_virtual};
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::fmt::Debug;
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, OpNo};
 
 /// Number of a snapshot taken for a commit. An item is dirty if it changed in a generation that has
 /// not been committed; `Generation(0)` marks a clean one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Changed(pub(crate) u64);
+pub struct Changed(pub u64);
 
 impl Changed {
     /// Nothing to commit.
-    pub(crate) const CLEAN: Changed = Changed(0);
+    pub const CLEAN: Changed = Changed(0);
+}
+
+/// What those who compute an opaque inode keep with it: they can make it again.
+pub trait Attached: Any + Debug + Send {
+    /// Bytes that it takes, about.
+    fn weight(&self) -> usize;
 }
 
 /// An inode.
 #[derive(Debug)]
-pub(crate) struct Inode {
+pub struct Inode {
     /// Its row as the next commit would write it.
-    pub(crate) row: InodeRow,
+    pub row: InodeRow,
     /// Generation of its last change.
-    pub(crate) changed: Changed,
+    pub changed: Changed,
     /// True if the store has (or is being given) a row for it.
-    pub(crate) stored: bool,
+    pub stored: bool,
     /// True if it was deleted; then it only waits for the commit that deletes its row.
-    pub(crate) dead: bool,
-    /// True if it is in [`crate::state::State::unheld`].
-    pub(crate) unheld: bool,
+    pub dead: bool,
     /// The operation that changed its content last, if that was since it was read from the store.
-    pub(crate) content: OpNo,
-    /// Compiled definition of a transformation link, once read.
-    pub(crate) link: Option<Arc<Link>>,
-    /// The place in its view, of an entry of a view that is a link.
-    pub(crate) shows: Option<Arc<Shows>>,
+    pub content: OpNo,
+    /// What is known of an opaque inode by those who compute it.
+    pub attached: Option<Box<dyn Attached>>,
     /// Content of a regular file.
-    pub(crate) data: Option<Box<FileData>>,
+    pub data: Option<Box<FileData>>,
     /// Extended attributes, once looked at.
-    pub(crate) xattrs: Option<Box<Xattrs>>,
+    pub xattrs: Option<Box<Xattrs>>,
     /// State of a directory's entries as a whole.
-    pub(crate) directory: Option<Box<Directory>>,
+    pub directory: Option<Box<Directory>>,
 }
 
 /// All extended attributes of an inode.
 #[derive(Debug, Default)]
-pub(crate) struct Xattrs {
+pub struct Xattrs {
     /// Name to value.
-    pub(crate) map: BTreeMap<Name, Vec<u8>>,
+    pub map: BTreeMap<Name, Vec<u8>>,
     /// Names whose rows the next commit writes or deletes.
-    pub(crate) changed: BTreeSet<Name>,
+    pub changed: BTreeSet<Name>,
 }
 
 impl Xattrs {
     /// The number of attributes, as their inode's row has it.
-    pub(crate) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         u32::try_from(self.map.len()).unwrap_or(u32::MAX)
     }
 
@@ -71,57 +73,55 @@ const XATTRS_KEPT_BYTES: usize = 4 << 10;
 
 /// Entries that a directory in memory lists by itself; of one with more only those are kept that
 /// the store may not list.
-pub(crate) const LISTED_MAX: usize = 1024;
+pub const LISTED_MAX: usize = 1024;
 
 /// Entries of a directory that the store does not list yet, or lists still.
 #[derive(Debug, Default)]
-pub(crate) struct Directory {
+pub struct Directory {
     /// True if every entry is in memory: a name that is not there does not exist.
-    pub(crate) complete: bool,
+    pub complete: bool,
     /// True if `added` holds every entry: the store need not be asked for a list.
-    pub(crate) listed: bool,
+    pub listed: bool,
     /// True if the store was asked for missing or damaged rows of entries, and found none.
-    pub(crate) is_whole: bool,
+    pub is_whole: bool,
     /// Entries the store may not list.
-    pub(crate) added: BTreeMap<Cookie, Added>,
+    pub added: BTreeMap<Cookie, Added>,
     /// Cookies the store may list although they are gone.
-    pub(crate) removed: BTreeMap<Cookie, Changed>,
+    pub removed: BTreeMap<Cookie, Changed>,
 }
 
 /// An entry the store may not list yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Added {
+pub struct Added {
     /// Its name.
-    pub(crate) name: Name,
+    pub name: Name,
     /// The inode that it names.
-    pub(crate) ino: Ino,
+    pub ino: Ino,
     /// Kind of what it names.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// Generation in which it was added.
-    pub(crate) changed: Changed,
+    pub changed: Changed,
 }
 
 impl Inode {
     /// An inode just read from the store.
-    pub(crate) fn loaded(row: InodeRow) -> Inode {
+    pub fn loaded(row: InodeRow) -> Inode {
         Inode {
             row,
             changed: Changed::CLEAN,
             stored: true,
             dead: false,
-            unheld: false,
             content: OpNo(0),
-            link: None,
-            shows: None,
+            attached: None,
             data: None,
             xattrs: None,
             directory: None,
         }
     }
 
-    /// Its attributes, as its row has them: [`crate::state::State::attributes`] tells them of a
-    /// transformation link.
-    pub(crate) fn attributes(&self) -> Attributes {
+    /// Its attributes, as its row has them. Those of an opaque inode are for whoever computes it to
+    /// tell.
+    pub fn attributes(&self) -> Attributes {
         let row = &self.row;
         Attributes {
             ino: row.ino,
@@ -144,20 +144,15 @@ impl Inode {
     }
 
     /// Its content, to look at or to change.
-    pub(crate) fn data(&mut self) -> &mut FileData {
+    pub fn data(&mut self) -> &mut FileData {
         let has_extents = self.row.inline.is_none() && self.row.allocated > 0;
         self.data.get_or_insert_with(|| {
             Box::new(if has_extents { FileData::default() } else { FileData::without_extents() })
         })
     }
 
-    /// True if it is a network that is pushed onto a file. What it is made of is counted there.
-    pub(crate) fn is_pushed(&self) -> bool {
-        is_virtual(self.row.ino) && self.link.is_some()
-    }
-
     /// Its directory part.
-    pub(crate) fn directory(&mut self) -> &mut Directory {
+    pub fn directory(&mut self) -> &mut Directory {
         self.directory.get_or_insert_default()
     }
 }
@@ -171,8 +166,7 @@ impl Cached for Inode {
         size_of::<Inode>()
             + 64
             + self.row.inline.as_ref().map_or(0, |bytes| bytes.len() + 64)
-            + self.link.as_ref().map_or(0, |link| if self.is_pushed() { link.own_bytes() } else { link.bytes() })
-            + self.shows.as_ref().map_or(0, |shows| shows.bytes())
+            + self.attached.as_ref().map_or(0, |attached| attached.weight())
             + self.data.as_ref().map_or(0, |data| data.weight())
             + self.xattrs.as_ref().map_or(0, |xattrs| xattrs.weight())
             + self.directory.as_ref().map_or(0, |directory| {
@@ -184,11 +178,11 @@ impl Cached for Inode {
     /// Drops what can be read again: the definition of a link from its row, a file's map and
     /// attributes from the store.
     fn shed(&mut self) -> bool {
-        let has_link = !is_virtual(self.row.ino) && self.link.take().is_some();
+        let has_attached = self.attached.take().is_some();
         // Those of one that changed may be on their way to the store.
         let has_xattrs = !self.is_pinned()
             && self.xattrs.take_if(|xattrs| xattrs.changed.is_empty() && xattrs.weight() > XATTRS_KEPT_BYTES).is_some();
-        self.data.as_mut().is_some_and(|data| data.shed()) || has_link || has_xattrs
+        self.data.as_mut().is_some_and(|data| data.shed()) || has_attached || has_xattrs
     }
 }
 

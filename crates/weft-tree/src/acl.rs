@@ -24,13 +24,13 @@ struct Entry {
 
 /// A valid ACL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Acl {
+pub struct Acl {
     entries: Vec<Entry>,
 }
 
 impl Acl {
     /// Reads an ACL from its attribute's value. `Invalid` if it is none.
-    pub(crate) fn parse(value: &[u8]) -> Result<Acl, ErrorKind> {
+    pub fn parse(value: &[u8]) -> Result<Acl, ErrorKind> {
         let (version, rest) = value.split_first_chunk::<4>().ok_or(ErrorKind::Invalid)?;
         let (entries, []) = rest.as_chunks::<8>() else { return Err(ErrorKind::Invalid) };
         if u32::from_le_bytes(*version) != VERSION {
@@ -59,7 +59,7 @@ impl Acl {
     }
 
     /// The attribute's value.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = VERSION.to_le_bytes().to_vec();
         for entry in &self.entries {
             let id = if matches!(entry.tag, USER | GROUP) { entry.id } else { NO_ID };
@@ -75,13 +75,13 @@ impl Acl {
     }
 
     /// True if permission bits alone express the whole ACL.
-    pub(crate) fn is_minimal(&self) -> bool {
+    pub fn is_minimal(&self) -> bool {
         self.entries.len() == 3
     }
 
     /// The nine permission bits that stand for it: the mask, where there is one, in the group's
     /// place.
-    pub(crate) fn permissions(&self) -> u32 {
+    pub fn permissions(&self) -> u32 {
         let of = |tag| self.bits(tag).unwrap_or(0);
         of(USER_OBJ) << 6 | self.bits(MASK).unwrap_or_else(|| of(GROUP_OBJ)) << 3 | of(OTHER)
     }
@@ -89,7 +89,7 @@ impl Acl {
     /// True if the ACL grants `wanted` to a user who is not the owner (POSIX.1e 23.1.3). `is_user`
     /// and `is_member` tell the user's identity and groups. `wanted` holds the three requested
     /// bits: one group must grant all of them.
-    pub(crate) fn grants(
+    pub fn grants(
         &self,
         owning_group: u32,
         wanted: u32,
@@ -115,7 +115,7 @@ impl Acl {
 
     /// Tells if it gives `wanted` to the user in any case, where membership of some groups is
     /// unknown.
-    pub(crate) fn surely_grants(
+    pub fn surely_grants(
         &self,
         owning_group: u32,
         wanted: u32,
@@ -149,7 +149,7 @@ impl Acl {
 
     /// As chmod to `permissions` makes it.
     #[must_use]
-    pub(crate) fn with_permissions(mut self, permissions: u32) -> Acl {
+    pub fn with_permissions(mut self, permissions: u32) -> Acl {
         self.map(|_, shift| u16::try_from(permissions >> shift & 7).expect("three bits"));
         self
     }
@@ -157,7 +157,7 @@ impl Acl {
     /// As a new file asked for with `permissions` gets it from its directory's default ACL
     /// (POSIX.1e 23.1.5).
     #[must_use]
-    pub(crate) fn inherited(mut self, permissions: u32) -> Acl {
+    pub fn inherited(mut self, permissions: u32) -> Acl {
         self.map(|bits, shift| bits & u16::try_from(permissions >> shift & 7).expect("three bits"));
         self
     }

@@ -7,7 +7,7 @@
 use crate::mutation::{Mutation, encode};
 
 /// Most bytes one arena holds.
-pub(crate) const ARENA_BYTES_MAX: usize = 3 << 20;
+pub const ARENA_BYTES_MAX: usize = 3 << 20;
 
 /// Bytes of a short append to the log.
 const SHORT_BYTES: usize = 128 << 10;
@@ -21,22 +21,22 @@ struct Arena {
 
 /// Operations to be logged.
 #[derive(Debug)]
-pub(crate) struct Unlogged {
+pub struct Unlogged {
     /// Encoded.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     of_current: usize,
 }
 
 /// The journal.
 #[derive(Debug, Default)]
-pub(crate) struct Journal {
+pub struct Journal {
     current: Arena,
     previous: Arena,
 }
 
 impl Journal {
     /// Adds the operation.
-    pub(crate) fn push(&mut self, mutation: &Mutation<'_>) {
+    pub fn push(&mut self, mutation: &Mutation<'_>) {
         let arena = &mut self.current;
         if arena.incomplete {
             return;
@@ -56,19 +56,19 @@ impl Journal {
     }
 
     /// True if the log lacks no more than one short append would add.
-    pub(crate) fn is_short(&self) -> bool {
+    pub fn is_short(&self) -> bool {
         self.unlogged_bytes().is_some_and(|bytes| bytes <= SHORT_BYTES)
     }
 
     /// The encoded operations not yet in the log; none if some are missing.
-    pub(crate) fn unlogged(&self) -> Option<Unlogged> {
+    pub fn unlogged(&self) -> Option<Unlogged> {
         let (old, new) = (&self.previous.bytes, &self.current.bytes);
         self.unlogged_bytes().map(|_| Unlogged { bytes: [&old[..], new].concat(), of_current: new.len() })
     }
 
     /// All that `unlogged` gave is in the log. Since then the commit in flight may have ended, and
     /// operations may have been pushed, but no commit has begun.
-    pub(crate) fn mark_logged(&mut self, unlogged: &Unlogged) {
+    pub fn mark_logged(&mut self, unlogged: &Unlogged) {
         self.previous.bytes.clear();
         // Too many pushes since may have emptied it.
         let logged = unlogged.of_current.min(self.current.bytes.len());
@@ -93,13 +93,13 @@ impl Journal {
     }
 
     /// The commit succeeded.
-    pub(crate) fn committed(&mut self) {
+    pub fn committed(&mut self) {
         self.previous = Arena::default();
     }
 }
 
 /// Appends an operation as records of the log hold them.
-pub(crate) fn put(mutation: &Mutation<'_>, bytes: &mut Vec<u8>) {
+pub fn put(mutation: &Mutation<'_>, bytes: &mut Vec<u8>) {
     let at = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
     encode(mutation, bytes);
@@ -108,7 +108,7 @@ pub(crate) fn put(mutation: &Mutation<'_>, bytes: &mut Vec<u8>) {
 }
 
 /// The operations in a log record, each still encoded; stops at the first that is cut.
-pub(crate) fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (len, rest) = bytes.split_first_chunk::<4>()?;
         let (operation, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;

@@ -94,7 +94,7 @@ impl From<bool> for Writer {
 
 impl Writer {
     /// The bits that are left of `permissions` of a file that it writes to.
-    pub(crate) fn leaves(self, permissions: u32) -> u32 {
+    pub fn leaves(self, permissions: u32) -> u32 {
         match self {
             Writer::Privileged => permissions,
             Writer::Member | Writer::Stranger => self.leaves_as_owner(permissions),
@@ -104,7 +104,7 @@ impl Writer {
     /// The bits that are left of `permissions` of a file that it gives to another owner or group:
     /// privilege keeps set-group-id alone, and
     /// only where the group may not execute.
-    pub(crate) fn leaves_as_owner(self, permissions: u32) -> u32 {
+    pub fn leaves_as_owner(self, permissions: u32) -> u32 {
         let takes_group = self == Writer::Stranger || permissions & libc::S_IXGRP != 0;
         let group = if takes_group { libc::S_ISGID } else { 0 };
         permissions & !(libc::S_ISUID | group)

@@ -7,7 +7,7 @@ use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 
 /// Appends `mutation` to `out`.
 #[expect(clippy::too_many_lines, reason = "an arm for each kind of mutation")]
-pub(crate) fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
+pub fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
     let mut out = Writer(out);
     match mutation {
         Mutation::Make { parent, name, inode } => {
@@ -157,7 +157,7 @@ impl Writer<'_> {
 }
 
 /// Takes one mutation off the front of `bytes`; none if they do not hold one.
-pub(crate) fn decode<'a>(bytes: &mut &'a [u8]) -> Option<Mutation<'a>> {
+pub fn decode<'a>(bytes: &mut &'a [u8]) -> Option<Mutation<'a>> {
     let mut reader = Reader(bytes);
     let mutation = reader.mutation().filter(Mutation::is_sound)?;
     *bytes = reader.0;

@@ -5,6 +5,6 @@ mod file;
 mod pieces;
 mod ranges;
 
-pub(crate) use file::{Base, FileData};
-pub(crate) use pieces::{Frozen, Pieces};
-pub(crate) use ranges::Ranges;
+pub use file::{Base, FileData};
+pub use pieces::{Frozen, Pieces};
+pub use ranges::Ranges;

@@ -5,22 +5,22 @@
 //! that is longer than it was to be.
 
 use crate::mutation::{Lost, Mutation, SetRow};
-use crate::state::{ROW_BYTES, State};
 use crate::stop::{Miss, Stop};
+use crate::tree::{ROW_BYTES, Tree};
 use std::ops::Range;
 use weft_store::{Ino, Timestamp};
 
 /// Most blocks of a part.
-pub(crate) const PART_BLOCKS: u64 = 4096;
+pub const PART_BLOCKS: u64 = 4096;
 
 /// Most blocks that a file drops at once when it becomes empty or is deleted: none of them has to
 /// be known for that.
 const EMPTIED_BLOCKS: u64 = 1 << 18;
 
-impl State {
+impl Tree {
     /// Cuts a part off the end of file `ino`, which is to be `size` bytes long, and stops with
     /// [`Miss::Rest`], as long as there is more to drop than fits one part. Times stay.
-    pub(crate) fn shorten(&mut self, ino: Ino, size: u64) -> Result<(), Stop> {
+    pub fn shorten(&mut self, ino: Ino, size: u64) -> Result<(), Stop> {
         let block_size = self.block_size();
         let row = &self.file(ino)?.row;
         let (indices, time) = (size.div_ceil(block_size)..row.size.div_ceil(block_size), row.ctime);
@@ -34,8 +34,8 @@ impl State {
         Err(Miss::Rest.into())
     }
 
-    /// Makes the last part of `range` of file `ino` a hole, and stops, as [`State::shorten`] does.
-    pub(crate) fn punch(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Result<(), Stop> {
+    /// Makes the last part of `range` of file `ino` a hole, and stops, as [`Tree::shorten`] does.
+    pub fn punch(&mut self, ino: Ino, range: Range<u64>, time: Timestamp) -> Result<(), Stop> {
         let block_size = self.block_size();
         let size = self.file(ino)?.row.size;
         let indices = range.start.div_ceil(block_size)..range.end.min(size) / block_size;
@@ -78,7 +78,7 @@ impl State {
 
     /// Has inode `ino`, which is in memory and which nothing needs any more, drained before it is
     /// deleted, if it has too many blocks to be deleted at once. Tells whether it has.
-    pub(crate) fn drain(&mut self, ino: Ino) -> bool {
+    pub fn drain(&mut self, ino: Ino) -> bool {
         if self.blocks_stored(ino) <= EMPTIED_BLOCKS {
             return false;
         }
@@ -92,7 +92,7 @@ impl State {
 
     /// Cuts a part off the first of the files that are drained, or deletes it; tells whether there
     /// are others. It is no operation: nobody sees it, and the next mount goes on with it.
-    pub(crate) fn drain_part(&mut self) -> Result<bool, Stop> {
+    pub fn drain_part(&mut self) -> Result<bool, Stop> {
         let Some(ino) = self.draining.front().copied() else { return Ok(false) };
         let is_needless = self.orphans.contains(&ino) && !self.holds.contains_key(&ino);
         if is_needless && self.inode(ino)?.row.nlink == 0 {

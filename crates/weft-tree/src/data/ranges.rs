@@ -6,33 +6,33 @@ use std::ops::Range;
 
 /// A set of numbers. Invariant: ranges are ascending, not empty and do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges {
+pub struct Ranges {
     list: Vec<Range<u64>>,
 }
 
 impl Ranges {
     /// All numbers from 0 to `u64::MAX - 1`.
-    pub(crate) fn all() -> Ranges {
+    pub fn all() -> Ranges {
         Ranges { list: vec![0..u64::MAX] }
     }
 
     /// The ranges, ascending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.list.iter().cloned()
     }
 
     /// True if `number` is in the set.
-    pub(crate) fn contains(&self, number: u64) -> bool {
+    pub fn contains(&self, number: u64) -> bool {
         self.covers(number..number.saturating_add(1))
     }
 
     /// True if all of `range` is in the set.
-    pub(crate) fn covers(&self, range: Range<u64>) -> bool {
+    pub fn covers(&self, range: Range<u64>) -> bool {
         self.first_gap(range).is_none()
     }
 
     /// The first part of `range` that is not in the set.
-    pub(crate) fn first_gap(&self, range: Range<u64>) -> Option<Range<u64>> {
+    pub fn first_gap(&self, range: Range<u64>) -> Option<Range<u64>> {
         let at = self.list.partition_point(|own| own.end <= range.start);
         let (start, next) = match self.list.get(at) {
             Some(own) if own.start <= range.start => (own.end, self.list.get(at + 1)),
@@ -43,19 +43,19 @@ impl Ranges {
     }
 
     /// Finds where the part of the set begins that ends with `range`, or its end if none does.
-    pub(crate) fn tail_of(&self, range: Range<u64>) -> u64 {
+    pub fn tail_of(&self, range: Range<u64>) -> u64 {
         let at = self.list.partition_point(|own| own.end < range.end);
         let own = self.list.get(at).filter(|own| own.start < range.end);
         own.map_or(range.end, |own| own.start.max(range.start))
     }
 
     /// Memory that it takes, about.
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         self.list.capacity() * size_of::<Range<u64>>()
     }
 
     /// Adds all of `range`.
-    pub(crate) fn add(&mut self, range: Range<u64>) {
+    pub fn add(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
         }
@@ -67,24 +67,24 @@ impl Ranges {
     }
 
     /// Returns the number of ranges.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.list.len()
     }
 
     /// Returns the number of elements: the sum of the lengths of all ranges.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.list.iter().map(|own| own.end - own.start).sum()
     }
 
     /// Adds all numbers between the first and the last.
-    pub(crate) fn fill(&mut self) {
+    pub fn fill(&mut self) {
         if let (Some(first), Some(last)) = (self.list.first(), self.list.last()) {
             self.list = vec![first.start..last.end];
         }
     }
 
     /// Takes all of `range` out.
-    pub(crate) fn remove(&mut self, range: Range<u64>) {
+    pub fn remove(&mut self, range: Range<u64>) {
         let from = self.list.partition_point(|own| own.end <= range.start);
         let to = self.list.partition_point(|own| own.start < range.end);
         if from >= to || range.is_empty() {
@@ -95,7 +95,7 @@ impl Ranges {
     }
 
     /// Adds all of `other`.
-    pub(crate) fn add_all(&mut self, other: &Ranges) {
+    pub fn add_all(&mut self, other: &Ranges) {
         for range in other.iter() {
             self.add(range);
         }

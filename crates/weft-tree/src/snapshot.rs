@@ -3,7 +3,7 @@
 use crate::apply::taken;
 use crate::data::Frozen;
 use crate::inode::{Changed, Inode, LISTED_MAX};
-use crate::state::{ROW_BYTES, State, recount};
+use crate::tree::{ROW_BYTES, Tree, recount};
 use std::ops::Range;
 use std::sync::Arc;
 use weft_block::Slice;
@@ -12,16 +12,16 @@ use weft_store::{
 };
 
 /// A snapshot on its way into the store.
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// Its rows; blocks are built from `jobs`.
-    pub(crate) batch: Batch,
+    pub batch: Batch,
     /// Blocks to build.
-    pub(crate) jobs: Vec<Job>,
+    pub jobs: Vec<Job>,
     /// Those whose base is damaged; they stay dirty.
-    pub(crate) damaged: Vec<Job>,
+    pub damaged: Vec<Job>,
     /// True if the store was asked to commit it: it may have been applied, whatever the store
     /// answered.
-    pub(crate) is_sent: bool,
+    pub is_sent: bool,
     /// Number of extent changes that do not come from `jobs`.
     own_extents: usize,
     generation: Changed,
@@ -30,49 +30,54 @@ pub(crate) struct Snapshot {
     shared: Vec<(Ino, u64, BlockId)>,
     /// Bytes that it adds to `dirty_bytes`.
     bytes: u64,
-    /// Bytes that it adds to [`State::work_bytes`].
+    /// Bytes that it adds to [`Tree::work_bytes`].
     work: u64,
 }
 
 /// A block to be built from its base and what was written over it.
-pub(crate) struct Job {
-    pub(crate) ino: Ino,
-    pub(crate) index: u64,
-    pub(crate) id: BlockId,
+pub struct Job {
+    /// The file.
+    pub ino: Ino,
+    /// The index of the block in the file.
+    pub index: u64,
+    /// The number of the new block.
+    pub id: BlockId,
     /// Its length in bytes.
-    pub(crate) len: usize,
-    pub(crate) base: Option<BlockRef>,
-    pub(crate) pieces: Arc<Frozen>,
+    pub len: usize,
+    /// The block that it replaces.
+    pub base: Option<BlockRef>,
+    /// The bytes written over that.
+    pub pieces: Arc<Frozen>,
 }
 
 impl Snapshot {
     /// Forgets what an earlier try made of `jobs`.
-    pub(crate) fn begin_again(&mut self) {
+    pub fn begin_again(&mut self) {
         self.batch.extents.truncate(self.own_extents);
         self.jobs.append(&mut self.damaged);
         self.jobs.sort_unstable_by_key(|job| job.id);
     }
 
     /// The jobs of these blocks, in their order, are of damaged ones.
-    pub(crate) fn set_aside(&mut self, damaged: &[BlockId]) {
+    pub fn set_aside(&mut self, damaged: &[BlockId]) {
         let is_damaged = |job: &Job| damaged.binary_search(&job.id).is_ok();
         (self.damaged, self.jobs) = std::mem::take(&mut self.jobs).into_iter().partition(is_damaged);
     }
 
     /// Blocks in whose place others lie now.
-    pub(crate) fn replaced(&self) -> Vec<BlockId> {
+    pub fn replaced(&self) -> Vec<BlockId> {
         self.jobs.iter().filter_map(|job| job.base.map(|base| base.id)).collect()
     }
 
     /// True if an earlier try of this snapshot is the store's last commit.
-    pub(crate) fn is_last_of(&self, header: &Header) -> bool {
+    pub fn is_last_of(&self, header: &Header) -> bool {
         self.is_sent && header.commit == self.batch.commit && header.counters == self.batch.counters
     }
 }
 
-impl State {
+impl Tree {
     /// Takes all that changed. What changes from now on belongs to the next commit.
-    pub(crate) fn freeze(&mut self) -> Snapshot {
+    pub fn freeze(&mut self) -> Snapshot {
         let mut snapshot = Snapshot {
             batch: Batch::default(),
             jobs: Vec::new(),
@@ -152,9 +157,8 @@ impl State {
     }
 
     /// The snapshot is in the store; `blocks` are its new blocks.
-    pub(crate) fn finish(&mut self, snapshot: &Snapshot, blocks: &[BlockRef]) {
+    pub fn finish(&mut self, snapshot: &Snapshot, blocks: &[BlockRef]) {
         self.finished += 1;
-        self.failure = None;
         self.dirty_bytes -= snapshot.bytes;
         self.work_bytes -= snapshot.work;
         self.leave_room(0);
@@ -228,7 +232,7 @@ impl State {
     }
 
     /// The snapshot did not get into the store: all in it counts as changed again.
-    pub(crate) fn thaw(&mut self, snapshot: &Snapshot) {
+    pub fn thaw(&mut self, snapshot: &Snapshot) {
         self.dirty_bytes -= snapshot.bytes;
         for job in snapshot.jobs.iter().chain(&snapshot.damaged) {
             self.thaw_job(job);
@@ -370,19 +374,18 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, snap
 mod tests {
     use super::*;
     use crate::mutation::{Lost, Mutation, NewInode, SetRow};
-    use crate::options::Options;
     use std::borrow::Cow;
     use weft_store::memory::MemoryStore;
     use weft_store::{Cookie, InodeRow, Kind, Place, RowStore, Timestamp, VolumeOptions};
 
     const FILE: Ino = Ino(16);
 
-    fn state_with_file() -> State {
+    fn tree_with_file() -> Tree {
         let options = VolumeOptions { block_size: 4096, inline_max: 0, ..VolumeOptions::default() };
         let header = MemoryStore::new(options).header().expect("a header");
-        let mut state = State::new(&header, &Options::default());
+        let mut tree = Tree::new(&header, 256 << 20, 256 << 20);
         let root = InodeRow::new_root(0, 0, Timestamp(0));
-        state.inodes.insert(Ino::ROOT, Box::new(Inode::loaded(root)));
+        tree.inodes.insert(Ino::ROOT, Box::new(Inode::loaded(root)));
         let inode = NewInode {
             ino: FILE,
             kind: Kind::File,
@@ -396,59 +399,59 @@ mod tests {
             time: Timestamp(0),
         };
         let name = Some((Name::new(b"file").expect("a name"), Cookie(16)));
-        state.perform(&Mutation::Make { parent: Ino::ROOT, name, inode }).expect("made");
-        state
+        tree.perform(&Mutation::Make { parent: Ino::ROOT, name, inode }).expect("made");
+        tree
     }
 
-    fn write(state: &mut State, len: usize) {
+    fn write(tree: &mut Tree, len: usize) {
         let data = Cow::Owned(vec![1; len]);
         let mutation = Mutation::Write { ino: FILE, offset: 0, data, lost: Lost::default(), time: Timestamp(0) };
-        state.perform(&mutation).expect("written");
+        tree.perform(&mutation).expect("written");
     }
 
-    fn resize(state: &mut State, size: u64) {
+    fn resize(tree: &mut Tree, size: u64) {
         let set = SetRow { size: Some(size), ..SetRow::default() };
-        state.perform(&Mutation::Attributes { ino: FILE, set, time: Timestamp(0) }).expect("sized");
+        tree.perform(&Mutation::Attributes { ino: FILE, set, time: Timestamp(0) }).expect("sized");
     }
 
-    fn commit(state: &mut State, meanwhile: impl FnOnce(&mut State)) {
-        let snapshot = state.freeze();
-        meanwhile(state);
+    fn commit(tree: &mut Tree, meanwhile: impl FnOnce(&mut Tree)) {
+        let snapshot = tree.freeze();
+        meanwhile(tree);
         let stored = |job: &Job| {
             let length = u32::try_from(job.len).expect("a block");
             BlockRef { id: job.id, length, base: 0, value: [0; 32], place: Place::Database }
         };
         let blocks: Vec<BlockRef> = snapshot.jobs.iter().map(stored).collect();
-        state.finish(&snapshot, &blocks);
+        tree.finish(&snapshot, &blocks);
     }
 
-    fn allocated(state: &mut State) -> u64 {
-        state.inodes.get(&FILE).expect("in memory").row.allocated
+    fn allocated(tree: &mut Tree) -> u64 {
+        tree.inodes.get(&FILE).expect("in memory").row.allocated
     }
 
     #[test]
     fn a_file_cut_before_a_commit_and_grown_during_it_takes_what_is_stored() {
-        let mut state = state_with_file();
-        write(&mut state, 3000);
-        commit(&mut state, |_| {});
-        assert_eq!(allocated(&mut state), 3000);
-        resize(&mut state, 10);
-        commit(&mut state, |state| resize(state, 4000));
-        assert_eq!(allocated(&mut state), 10);
-        commit(&mut state, |_| {});
-        assert_eq!((allocated(&mut state), state.counters.bytes_used, state.dirty_bytes), (10, 10, 0));
+        let mut tree = tree_with_file();
+        write(&mut tree, 3000);
+        commit(&mut tree, |_| {});
+        assert_eq!(allocated(&mut tree), 3000);
+        resize(&mut tree, 10);
+        commit(&mut tree, |tree| resize(tree, 4000));
+        assert_eq!(allocated(&mut tree), 10);
+        commit(&mut tree, |_| {});
+        assert_eq!((allocated(&mut tree), tree.counters.bytes_used, tree.dirty_bytes), (10, 10, 0));
     }
 
     #[test]
     fn what_changes_during_a_commit_stays_dirty_for_the_next() {
-        let mut state = state_with_file();
-        write(&mut state, 3000);
-        commit(&mut state, |state| write(state, 100));
-        assert!(state.dirty_bytes > 0);
-        let snapshot = state.freeze();
+        let mut tree = tree_with_file();
+        write(&mut tree, 3000);
+        commit(&mut tree, |tree| write(tree, 100));
+        assert!(tree.dirty_bytes > 0);
+        let snapshot = tree.freeze();
         assert_eq!(snapshot.jobs.len(), 1);
-        state.thaw(&snapshot);
-        commit(&mut state, |_| {});
-        assert_eq!((state.dirty_bytes, allocated(&mut state)), (0, 3000));
+        tree.thaw(&snapshot);
+        commit(&mut tree, |_| {});
+        assert_eq!((tree.dirty_bytes, allocated(&mut tree)), (0, 3000));
     }
 }

@@ -4,18 +4,18 @@
 //! as long as that takes, so that only so many levels are climbed.
 
 use crate::error::{Error, ErrorKind};
-use crate::state::State;
 use crate::stop::{Miss, Stop};
+use crate::tree::Tree;
 use weft_store::{Ino, Kind};
 
 /// Most levels that are climbed. With names of one byte a path of `PATH_MAX` bytes has an eighth.
-pub(crate) const LEVELS_MAX: u32 = 1 << 14;
+pub const LEVELS_MAX: u32 = 1 << 14;
 
-impl State {
+impl Tree {
     /// Tells whether directory `directory` is `top` or lies below it. A view is where it was found:
     /// nothing in it leads elsewhere. `NameTooLong` if neither `top` nor the root is among its
     /// first [`LEVELS_MAX`] ancestors, `Corrupt` if those of a damaged volume lead in a circle.
-    pub(crate) fn is_within(&mut self, directory: Ino, top: Ino) -> Result<bool, Stop> {
+    pub fn is_within(&mut self, directory: Ino, top: Ino) -> Result<bool, Stop> {
         if self.inode(directory)?.row.kind == Kind::Transformation {
             return Ok(true);
         }

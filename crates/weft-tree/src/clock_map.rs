@@ -8,7 +8,7 @@ use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
 use std::hash::{BuildHasher, Hash};
 
 /// A value of a [`ClockMap`].
-pub(crate) trait Cached {
+pub trait Cached {
     /// True if it must not be evicted.
     fn is_pinned(&self) -> bool;
     /// Bytes it takes, about.
@@ -35,7 +35,7 @@ const STEPS_OWED: usize = 8;
 const ROUNDS: usize = 4;
 
 /// Result of [`ClockMap::spare`].
-pub(crate) enum Spared<K, V> {
+pub enum Spared<K, V> {
     /// This may go.
     Entry(K, V),
     /// None of those looked at; there are others, and the same once more.
@@ -52,7 +52,7 @@ struct Slot<K, V> {
 }
 
 /// The map.
-pub(crate) struct ClockMap<K, V> {
+pub struct ClockMap<K, V> {
     table: HashTable<usize>,
     slots: Vec<Option<Slot<K, V>>>,
     free: Vec<usize>,
@@ -67,7 +67,7 @@ pub(crate) struct ClockMap<K, V> {
 
 impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
     /// An empty map for entries of `weight_max` bytes in all.
-    pub(crate) fn new(weight_max: usize) -> ClockMap<K, V> {
+    pub fn new(weight_max: usize) -> ClockMap<K, V> {
         ClockMap {
             table: HashTable::new(),
             slots: Vec::new(),
@@ -82,17 +82,17 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
     }
 
     /// Without entries that are kept whatever they weigh.
-    pub(crate) fn strictly(self) -> ClockMap<K, V> {
+    pub fn strictly(self) -> ClockMap<K, V> {
         ClockMap { entries_min: 0, ..self }
     }
 
     /// Bytes of all entries, about.
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         self.weight
     }
 
     /// True if `weight` more bytes fit without eviction.
-    pub(crate) fn has_room(&self, weight: usize) -> bool {
+    pub fn has_room(&self, weight: usize) -> bool {
         self.weight.saturating_add(weight) <= self.weight_max
     }
 
@@ -103,7 +103,7 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
     }
 
     /// The value of `key`, marked as used.
-    pub(crate) fn get<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
+    pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
         let at = self.find(key)?;
         let slot = self.slots[at].as_mut()?;
         slot.used = true;
@@ -111,12 +111,12 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
     }
 
     /// The value of `key` as it is.
-    pub(crate) fn peek<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
+    pub fn peek<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
         self.slots[self.find(key)?].as_ref().map(|slot| &slot.value)
     }
 
     /// Sets the value of `key`.
-    pub(crate) fn insert(&mut self, key: K, value: V) {
+    pub fn insert(&mut self, key: K, value: V) {
         self.put(key, value, true);
     }
 
@@ -149,7 +149,7 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
     }
 
     /// Takes `key` out.
-    pub(crate) fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
+    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
         let at = self.find(key)?;
         self.take(at).map(|slot| slot.value)
     }
@@ -166,7 +166,7 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
     }
 
     /// Weighs the value of `key` anew after it grew or shrank.
-    pub(crate) fn reweigh<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) {
+    pub fn reweigh<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) {
         let Some(at) = self.find(key) else { return };
         if let Some(slot) = &mut self.slots[at] {
             let weight = slot.value.weight();
@@ -190,7 +190,7 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
     }
 
     /// Takes out one entry if the map is over its bound and finds one to spare.
-    pub(crate) fn evict(&mut self) -> Option<(K, V)> {
+    pub fn evict(&mut self) -> Option<(K, V)> {
         if self.weight <= self.weight_max {
             self.owed = 0;
             return None;
@@ -210,7 +210,7 @@ impl<K: Hash + Eq, V: Cached> ClockMap<K, V> {
 
     /// Takes out one entry that may go, whatever all weigh. Looks at no more of them than for an
     /// eviction.
-    pub(crate) fn spare(&mut self) -> Spared<K, V> {
+    pub fn spare(&mut self) -> Spared<K, V> {
         match self.go_round(STEPS_MAX).0 {
             Some((key, value)) => Spared::Entry(key, value),
             None if self.table.is_empty() => Spared::Nothing,

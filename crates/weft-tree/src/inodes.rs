@@ -1,17 +1,24 @@
 //! All inodes in memory: those of the store, of which some are forgotten where there are too many,
-//! and virtual ones ([`crate::links::is_virtual`]), which nobody could read again.
+//! and virtual ones ([`is_virtual`]), which nobody could read again.
 //!
 //! Virtual inodes lie beside the others. However many of them are held, they take no room from the
 //! others, and no eviction has to go past them.
 
-use crate::cache::{Cached, ClockMap};
+use crate::clock_map::{Cached, ClockMap};
 use crate::inode::Inode;
-use crate::links::is_virtual;
 use rustc_hash::FxHashMap;
 use weft_store::Ino;
 
+/// Numbers of virtual inodes begin here.
+pub const FIRST_VIRTUAL: u64 = 1 << 62;
+
+/// True if inode `ino` is virtual: an entry of a view, in memory alone.
+pub fn is_virtual(ino: Ino) -> bool {
+    ino.0 >= FIRST_VIRTUAL
+}
+
 /// The inodes.
-pub(crate) struct Inodes {
+pub struct Inodes {
     stored: ClockMap<Ino, Box<Inode>>,
     virtual_ones: FxHashMap<Ino, Weighed>,
     virtual_weight: usize,
@@ -25,22 +32,22 @@ struct Weighed {
 
 impl Inodes {
     /// None, with room for `weight_max` bytes of those that can be forgotten.
-    pub(crate) fn new(weight_max: usize) -> Inodes {
+    pub fn new(weight_max: usize) -> Inodes {
         Inodes { stored: ClockMap::new(weight_max), virtual_ones: FxHashMap::default(), virtual_weight: 0 }
     }
 
     /// Bytes of all, about.
-    pub(crate) fn weight(&self) -> usize {
+    pub fn weight(&self) -> usize {
         self.stored.weight() + self.virtual_weight
     }
 
     /// The number of virtual ones, and their bytes.
-    pub(crate) fn virtual_ones(&self) -> (usize, usize) {
+    pub fn virtual_ones(&self) -> (usize, usize) {
         (self.virtual_ones.len(), self.virtual_weight)
     }
 
     /// Inode `ino`, which is used now.
-    pub(crate) fn get(&mut self, ino: &Ino) -> Option<&mut Box<Inode>> {
+    pub fn get(&mut self, ino: &Ino) -> Option<&mut Box<Inode>> {
         if is_virtual(*ino) {
             return self.virtual_ones.get_mut(ino).map(|weighed| &mut weighed.inode);
         }
@@ -48,7 +55,7 @@ impl Inodes {
     }
 
     /// Inode `ino`.
-    pub(crate) fn peek(&self, ino: &Ino) -> Option<&Inode> {
+    pub fn peek(&self, ino: &Ino) -> Option<&Inode> {
         if is_virtual(*ino) {
             return self.virtual_ones.get(ino).map(|weighed| &*weighed.inode);
         }
@@ -56,7 +63,7 @@ impl Inodes {
     }
 
     /// Sets inode `ino`.
-    pub(crate) fn insert(&mut self, ino: Ino, inode: Box<Inode>) {
+    pub fn insert(&mut self, ino: Ino, inode: Box<Inode>) {
         if !is_virtual(ino) {
             return self.stored.insert(ino, inode);
         }
@@ -71,7 +78,7 @@ impl Inodes {
     }
 
     /// Takes inode `ino` out.
-    pub(crate) fn remove(&mut self, ino: &Ino) -> Option<Box<Inode>> {
+    pub fn remove(&mut self, ino: &Ino) -> Option<Box<Inode>> {
         if !is_virtual(*ino) {
             return self.stored.remove(ino);
         }
@@ -81,7 +88,7 @@ impl Inodes {
     }
 
     /// Weighs inode `ino` anew after it grew or shrank: a virtual one does neither.
-    pub(crate) fn reweigh(&mut self, ino: &Ino) {
+    pub fn reweigh(&mut self, ino: &Ino) {
         if !is_virtual(*ino) {
             self.stored.reweigh(ino);
         }
@@ -93,7 +100,7 @@ impl Inodes {
     }
 
     /// As [`ClockMap::evict`].
-    pub(crate) fn evict(&mut self) -> Option<(Ino, Box<Inode>)> {
+    pub fn evict(&mut self) -> Option<(Ino, Box<Inode>)> {
         self.stored.evict()
     }
 
@@ -106,7 +113,6 @@ impl Inodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::FIRST_VIRTUAL;
     use weft_store::{InodeRow, Timestamp};
 
     fn inode(ino: Ino) -> Box<Inode> {

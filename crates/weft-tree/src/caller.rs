@@ -57,12 +57,12 @@ pub struct Credentials {
 
 impl Credentials {
     /// True for the super-user: only the kind of an inode limits its operations.
-    pub(crate) fn is_root(&self) -> bool {
+    pub fn is_root(&self) -> bool {
         self.uid == 0
     }
 
     /// True if the user is in group `gid`.
-    pub(crate) fn is_member(&self, gid: u32) -> bool {
+    pub fn is_member(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.contains(&gid)
     }
 }

@@ -1,31 +1,31 @@
 //! Directory entries in memory.
 
-use crate::cache::Cached;
+use crate::clock_map::Cached;
 use crate::inode::Changed;
-use crate::state::State;
+use crate::tree::Tree;
 use hashbrown::Equivalent;
 use weft_store::{Cookie, Ino, Kind, Name};
 
 /// A directory entry: its inode and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// The inode.
-    pub(crate) ino: Ino,
+    pub ino: Ino,
     /// Its kind.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// The position.
-    pub(crate) cookie: Cookie,
+    pub cookie: Cookie,
 }
 
 /// Cached state of one name in one directory.
 #[derive(Debug)]
-pub(crate) struct NameSlot {
+pub struct NameSlot {
     /// Entry of that name; none if the name is known not to exist.
-    pub(crate) entry: Option<Entry>,
+    pub entry: Option<Entry>,
     /// Generation of its last change.
-    pub(crate) changed: Changed,
+    pub changed: Changed,
     /// True if the store has (or is being given) a row for it.
-    pub(crate) stored: bool,
+    pub stored: bool,
 }
 
 impl Cached for NameSlot {
@@ -40,7 +40,7 @@ impl Cached for NameSlot {
 
 /// A name to look for.
 #[derive(Hash)]
-pub(crate) struct NameKey<'a>(pub(crate) Ino, pub(crate) &'a [u8]);
+pub struct NameKey<'a>(pub Ino, pub &'a [u8]);
 
 impl Equivalent<(Ino, Name)> for NameKey<'_> {
     fn equivalent(&self, key: &(Ino, Name)) -> bool {
@@ -48,9 +48,9 @@ impl Equivalent<(Ino, Name)> for NameKey<'_> {
     }
 }
 
-impl State {
+impl Tree {
     /// Names that `ino` was given since the last commit began.
-    pub(crate) fn names_since_commit(&self, ino: Ino) -> Vec<(Ino, Name)> {
+    pub fn names_since_commit(&self, ino: Ino) -> Vec<(Ino, Name)> {
         let names = |key: &&(Ino, Name)| {
             let slot = self.names.peek(*key);
             slot.and_then(|slot| slot.entry.as_ref()).is_some_and(|entry| entry.ino == ino)

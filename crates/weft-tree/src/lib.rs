@@ -1,0 +1,46 @@
+//! What a file system is, as data: inodes, names, content, permissions, and each change of them as
+//! a numbered [`Mutation`] that is applied in one way, live and when the intent log is replayed.
+//!
+//! Deterministic: no threads, no locks, no clock, no store. What is not in memory stops an
+//! operation with a [`Miss`], and whoever runs the tree brings it ([`Tree`]). It knows nothing of
+//! transformation links but that an inode may be opaque ([`Attached`]), or virtual
+//! ([`is_virtual`]).
+
+mod acl;
+mod ancestry;
+mod apply;
+mod attributes;
+mod caller;
+mod clock_map;
+mod data;
+mod error;
+mod inode;
+mod inodes;
+pub mod journal;
+mod learning;
+mod mutation;
+mod names;
+mod permission;
+mod snapshot;
+mod stop;
+mod tree;
+
+pub use acl::Acl;
+pub use apply::{ACCESS_ACL, CAPABILITY, DEFAULT_ACL, PART_BLOCKS, taken};
+pub use attributes::{
+    AllocateMode, Attributes, DirEntry, Privileges, Reach, RenameMode, SetAttributes, SetTime, SetXattr, Statfs,
+    Whence, Writer,
+};
+pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
+pub use clock_map::{Cached, ClockMap, Spared};
+pub use data::{Base, FileData, Frozen, Pieces, Ranges};
+pub use error::{Error, ErrorKind, Result};
+pub use inode::{Added, Attached, Changed, Directory, Inode, LISTED_MAX, Xattrs};
+pub use inodes::{FIRST_VIRTUAL, Inodes, is_virtual};
+pub use journal::Journal;
+pub use mutation::{Lost, Mutation, NewInode, Replacement, SetRow, decode, encode};
+pub use names::{Entry, NameKey, NameSlot};
+pub use permission::{Access, Rights};
+pub use snapshot::{Job, Snapshot};
+pub use stop::{Miss, Stop};
+pub use tree::{ROW_BYTES, Tree, recount};
