@@ -38,14 +38,14 @@ pub(crate) enum Status {
 impl From<ErrorKind> for Status {
     fn from(kind: ErrorKind) -> Status {
         match kind {
-            ErrorKind::NotFound | ErrorKind::NotShown => Status::NoEnt,
+            ErrorKind::NotFound => Status::NoEnt,
             ErrorKind::Exists => Status::Exist,
             ErrorKind::NotDirectory => Status::NotDir,
             ErrorKind::IsDirectory => Status::IsDir,
             ErrorKind::NotEmpty => Status::NotEmpty,
             ErrorKind::Invalid => Status::Inval,
             ErrorKind::NotPermitted => Status::Perm,
-            ErrorKind::AccessDenied | ErrorKind::Transformed => Status::Acces,
+            ErrorKind::AccessDenied => Status::Acces,
             ErrorKind::NameTooLong => Status::NameTooLong,
             ErrorKind::TooBig => Status::FBig,
             ErrorKind::TooManyLinks => Status::MLink,

@@ -14,7 +14,7 @@ pub const LEVELS_MAX: u32 = 1 << 14;
 impl Tree {
     /// Tells whether directory `directory` is `top` or lies below it. A view is where it was found:
     /// nothing in it leads elsewhere. `NameTooLong` if neither `top` nor the root is among its
-    /// first [`LEVELS_MAX`] ancestors, `Corrupt` if those of a damaged volume lead in a circle.
+    /// first 16 384 ancestors, `Corrupt` if those of a damaged volume lead in a circle.
     pub fn is_within(&mut self, directory: Ino, top: Ino) -> Result<bool, Stop> {
         if self.inode(directory)?.row.kind == Kind::Transformation {
             return Ok(true);

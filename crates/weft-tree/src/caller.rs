@@ -11,8 +11,7 @@ pub struct Caller {
     pub uid: u32,
     /// Group of what the call makes, unless its directory has the set-group-id bit.
     pub gid: u32,
-    /// Hold policy for inodes that the call returns: counted ones are held until
-    /// [`crate::Vfs::release`].
+    /// Hold policy for inodes that the call returns: counted ones are held until they are released.
     pub holds: Holds,
 }
 
@@ -44,7 +43,7 @@ pub struct MakeNode {
     pub rdev: u32,
 }
 
-/// Credentials of a caller whose permission nobody has checked before: for [`crate::Vfs::user`].
+/// Credentials of a caller whose permission nobody has checked before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// User; 0 is the super-user.

@@ -10,8 +10,6 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// No such entry or inode.
     NotFound,
-    /// A view does not show such an entry now.
-    NotShown,
     /// The entry is there already.
     Exists,
     /// A directory is needed.
@@ -58,8 +56,6 @@ pub enum ErrorKind {
     NotSynchronized,
     /// Links lead to links without an end, or too many of them.
     Loop,
-    /// It is a transformation link, and this is done to what it leads to, or not at all.
-    Transformed,
     /// A wait timed out.
     TimedOut,
     /// The inode is gone (stale handle).
@@ -76,7 +72,7 @@ impl ErrorKind {
     /// The errno of this kind.
     pub fn errno(self) -> i32 {
         match self {
-            ErrorKind::NotFound | ErrorKind::NotShown => libc::ENOENT,
+            ErrorKind::NotFound => libc::ENOENT,
             ErrorKind::Exists => libc::EEXIST,
             ErrorKind::NotDirectory => libc::ENOTDIR,
             ErrorKind::IsDirectory => libc::EISDIR,
@@ -99,7 +95,6 @@ impl ErrorKind {
             ErrorKind::Io | ErrorKind::Corrupt => libc::EIO,
             ErrorKind::NotSynchronized => libc::EBUSY,
             ErrorKind::Loop => libc::ELOOP,
-            ErrorKind::Transformed => libc::EACCES,
             ErrorKind::TimedOut => libc::ETIMEDOUT,
             ErrorKind::Stale => libc::ESTALE,
             ErrorKind::WouldBlock | ErrorKind::Busy => libc::EAGAIN,

@@ -41,6 +41,8 @@ pub enum Miss {
 pub enum Stop {
     /// It cannot go on yet.
     Miss(Miss),
+    /// It is on an opaque inode: whoever computes that does it, or nobody.
+    Opaque,
     /// It fails.
     Fail(Error),
 }

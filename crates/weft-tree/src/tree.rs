@@ -148,12 +148,12 @@ impl Tree {
         }
     }
 
-    /// Directory `ino`. `Transformed` if it may only look like one.
+    /// Directory `ino`. [`Stop::Opaque`] if it may only look like one.
     pub fn directory(&mut self, ino: Ino) -> Result<&mut Inode, Stop> {
         let inode = self.inode(ino)?;
         match inode.row.kind {
             Kind::Directory => Ok(inode),
-            Kind::Transformation => Err(ErrorKind::Transformed.into()),
+            Kind::Transformation => Err(Stop::Opaque),
             _ => Err(ErrorKind::NotDirectory.into()),
         }
     }
@@ -164,13 +164,13 @@ impl Tree {
         if inode.row.nlink == 0 { Err(ErrorKind::NotFound.into()) } else { Ok(inode) }
     }
 
-    /// Regular file `ino`. `Transformed` if it only looks like one.
+    /// Regular file `ino`. [`Stop::Opaque`] if it may only look like one.
     pub fn file(&mut self, ino: Ino) -> Result<&mut Inode, Stop> {
         let inode = self.inode(ino)?;
         match inode.row.kind {
             Kind::File => Ok(inode),
             Kind::Directory => Err(ErrorKind::IsDirectory.into()),
-            Kind::Transformation => Err(ErrorKind::Transformed.into()),
+            Kind::Transformation => Err(Stop::Opaque),
             Kind::Symlink | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => {
                 Err(ErrorKind::Invalid.into())
             }
@@ -202,8 +202,9 @@ impl Tree {
         if is_virtual(ino) {
             return;
         }
-        let generation = self.generation;
+        let (generation, now) = (self.generation, self.counters.op.next());
         let inode = self.inodes.get(&ino).expect("a changed inode is in memory");
+        inode.touched = now;
         if inode.changed != generation {
             inode.changed = generation;
             self.dirty_inodes.push(ino);

@@ -20,6 +20,7 @@ mod observe;
 mod operations;
 mod options;
 mod read_ahead;
+mod refusal;
 mod secrets;
 pub mod shares;
 mod state;

@@ -10,6 +10,7 @@
 use crate::asker::{Asker, Asking};
 use crate::observe::Change;
 use crate::operations::{SYMLINK, check_target};
+use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use weft_block::Rope;
@@ -124,15 +125,15 @@ impl User<'_> {
         &self,
         file: FileId,
         mut operation: impl FnMut(&mut State, Ino) -> Result<T, Stop>,
-    ) -> Result<Changed<T>> {
+    ) -> Result<Changed<T>, Refusal> {
         let _asking = self.asks();
-        let changed = self.vfs.change(|state| {
+        let changed = self.vfs.try_change(|state| {
             let ino = state.known(file)?;
             let before = state.look(ino)?;
             let value = operation(state, ino)?;
             Ok(Changed { value, before, after: state.attributes_after(ino)? })
         });
-        changed.map_err(|error| error.about(file.ino))
+        changed.map_err(|refusal| refusal.about(file.ino))
     }
 
     /// Does `work` to what link `file` leads to, which was permitted; not in one step with what is
@@ -184,7 +185,7 @@ impl User<'_> {
             return Err(ErrorKind::NameTooLong.into());
         }
         let _asking = self.asks();
-        let looked_up = self.vfs.run(|state| {
+        let looked_up = self.vfs.try_run(|state| {
             let ino = state.known(parent)?;
             let is_link = state.tree.inode(ino)?.row.kind == Kind::Transformation;
             if !is_link {
@@ -193,7 +194,7 @@ impl User<'_> {
             state.permit(self.who, ino, Access::EXECUTE)?;
             if is_link {
                 // It may look like a directory; no more can be said here.
-                return Err(ErrorKind::Transformed.into());
+                return Err(Stop::Opaque);
             }
             let named = match name {
                 b"." => ino,
@@ -203,11 +204,11 @@ impl User<'_> {
             Ok((found(state.look(named)?), state.look(ino)?))
         });
         match looked_up {
-            Err(error) if error.kind() == ErrorKind::Transformed => {
+            Err(Refusal::Opaque) => {
                 let in_view = self.vfs.lookup_in_view(self.caller(), parent.ino, name)?;
                 Ok((found(in_view), self.attributes(parent)?))
             }
-            looked_up => looked_up,
+            looked_up => Ok(looked_up?),
         }
     }
 
@@ -232,7 +233,7 @@ impl User<'_> {
             state.set_attributes(ino, changes, time).map(|_| ())
         });
         let changed = match changed {
-            Err(error) if error.kind() == ErrorKind::Transformed => {
+            Err(Refusal::Opaque) => {
                 self.vfs.refuse_drafts(file.ino)?;
                 self.through(file, || self.vfs.set_attributes(file.ino, permitted).map(|_| ()))?
             }
@@ -278,7 +279,7 @@ impl User<'_> {
             state.write(ino, offset, data, writer, time).map(|_| ())
         });
         let changed = match changed {
-            Err(error) if error.kind() == ErrorKind::Transformed => {
+            Err(Refusal::Opaque) => {
                 self.vfs.refuse_drafts(file.ino)?;
                 self.through(file, || self.vfs.write(file.ino, offset, data, writer).map(|_| ()))?
             }

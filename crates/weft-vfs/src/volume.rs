@@ -11,6 +11,7 @@ use crate::observe::Observers;
 use crate::operations::CountsCache;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
+use crate::refusal::Refusal;
 use crate::state::State;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::thread::Pid;
@@ -125,7 +126,12 @@ impl Vfs {
     }
 
     /// Runs `operation` on the state, fetching what it lacks until it ends.
-    pub(crate) fn run<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+    pub(crate) fn run<T>(&self, operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+        self.try_run(operation).map_err(Error::from)
+    }
+
+    /// The same, for an operation that is done in another way on opaque inodes.
+    pub(crate) fn try_run<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T, Refusal> {
         let mut made_space = false;
         let (mut gone, mut is_long, mut has_evicted) = (None, false, false);
         loop {
@@ -137,8 +143,9 @@ impl Vfs {
                 Stop::Miss(Miss::Turn) => is_long = true,
                 // What is kept of links goes before anybody is refused.
                 Stop::Fail(error) if error.kind() == ErrorKind::QuotaExceeded && self.views.clear() => continue,
-                Stop::Fail(error) => return Err(error),
-                Stop::Miss(Miss::Space) if made_space => return Err(ErrorKind::NoSpace.into()),
+                Stop::Fail(error) => return Err(error.into()),
+                Stop::Opaque => return Err(Refusal::Opaque),
+                Stop::Miss(Miss::Space) if made_space => return Err(Error::from(ErrorKind::NoSpace).into()),
                 Stop::Miss(miss) => {
                     made_space |= miss == Miss::Space;
                     // Once, so that what it fetches is there when it begins again, however small
@@ -177,9 +184,14 @@ impl Vfs {
     }
 
     /// Runs a changing `operation`, unless the volume is read-only.
-    pub(crate) fn change<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+    pub(crate) fn change<T>(&self, operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+        self.try_change(operation).map_err(Error::from)
+    }
+
+    /// The same, for an operation that is done in another way on opaque inodes.
+    pub(crate) fn try_change<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T, Refusal> {
         let mut outdated = Vec::new();
-        let changed = self.run(|state| {
+        let changed = self.try_run(|state| {
             if self.is_read_only() {
                 return Err(ErrorKind::ReadOnly.into());
             }

@@ -32,14 +32,9 @@ impl Server {
             name => self.vfs.lookup_at_once(caller, parent, name),
         };
         match result {
-            // The kernel remembers that there is nothing.
+            // The kernel remembers that there is nothing. In a view there may be one at any time.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                reply.no_entry(self.missing_valid());
-                Ok(())
-            }
-            // In a view there may be one, at any time.
-            Err(error) if links::is_momentary(error.kind()) => {
-                reply.no_entry(Duration::ZERO);
+                reply.no_entry(if self.vfs.is_computed(parent) { Duration::ZERO } else { self.missing_valid() });
                 Ok(())
             }
             Ok(attributes) => {

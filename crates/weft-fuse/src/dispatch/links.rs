@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use weft_vfs::blocking::Wait;
-use weft_vfs::{Attributes, Change, ErrorKind, Ino, Kind, Observer, Reach, Result, Vfs};
+use weft_vfs::{Attributes, Change, Ino, Kind, Observer, Reach, Result, Vfs};
 
 /// Error for links on mounts with `--writeback`: there the kernel goes by the length that it knows
 /// and ignores later notices.
@@ -223,11 +223,6 @@ fn tell_kernel(jobs: &Jobs, links: &Weak<Forgetting>, notifier: &Notifier, perso
             notifier.content_changed(ino);
         }
     }
-}
-
-/// True if `kind` of error says that there is no such name now, but may be at any time.
-pub(super) fn is_momentary(kind: ErrorKind) -> bool {
-    kind == ErrorKind::NotShown
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl Ranges {
     }
 
     /// Returns the number of ranges.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.list.len()
     }
 

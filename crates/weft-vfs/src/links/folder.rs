@@ -90,11 +90,15 @@ struct Entry {
 }
 
 impl Vfs {
-    /// As [`Vfs::lookup`], in something that may look like a directory. `NotShown` where there is
-    /// nothing.
+    /// True if `ino` is a link, which may look like a directory: names may appear in it at any
+    /// time, with no change that is told.
+    pub fn is_computed(&self, ino: Ino) -> bool {
+        self.run(|state| Ok(state.tree.inode(ino)?.row.kind == Kind::Transformation)).is_ok_and(|is_link| is_link)
+    }
+
+    /// As [`Vfs::lookup`], in something that may look like a directory.
     pub(crate) fn lookup_in_view(&self, caller: Caller, view: Ino, name: &[u8]) -> Result<Attributes> {
-        let found = self.look_up_in_view(caller, view, &Name::new(name)?);
-        found.map_err(|error| if error.kind() == ErrorKind::NotFound { ErrorKind::NotShown.into() } else { error })
+        self.look_up_in_view(caller, view, &Name::new(name)?)
     }
 
     fn look_up_in_view(&self, caller: Caller, view: Ino, name: &Name) -> Result<Attributes> {

@@ -20,7 +20,7 @@ impl State {
         let mut data = definition.targets.iter().enumerate().filter(|(number, _)| !network.modules().contains(number));
         let Some((_, path)) = data.next() else { return Ok(false) };
         let source = match self.directory_at(path) {
-            Err(Stop::Fail(_)) => None,
+            Err(Stop::Opaque | Stop::Fail(_)) => None,
             found => found?,
         };
         source.map_or(Ok(false), |source| self.tree.is_within(parent, source))

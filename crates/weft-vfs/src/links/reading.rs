@@ -6,6 +6,7 @@ use super::resolve::{READ, Resolved};
 use super::sources::Targets;
 use super::view::{Step, Stopped, View, stopped};
 use crate::blocking::{self, Wait};
+use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
@@ -45,8 +46,8 @@ impl Vfs {
     /// As [`Vfs::read`], but what a link gives comes as soon as there is any of it: there is more
     /// until nothing comes.
     pub fn read_some(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
-        match self.run(|state| state.tree.file(ino).map(|_| ())) {
-            Err(error) if error.kind() == ErrorKind::Transformed => self.read_least(ino, offset, len, len.min(1)),
+        match self.try_run(|state| state.tree.file(ino).map(|_| ())) {
+            Err(Refusal::Opaque) => self.read_least(ino, offset, len, len.min(1)),
             _ => self.read(ino, offset, len),
         }
     }

@@ -238,7 +238,7 @@ impl State {
         }
         match self.resolve(ino) {
             Err(Stop::Miss(miss)) => Err(miss.into()),
-            Ok(_) | Err(Stop::Fail(_)) => Ok(()),
+            Ok(_) | Err(Stop::Opaque | Stop::Fail(_)) => Ok(()),
         }
     }
 

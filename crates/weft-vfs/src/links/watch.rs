@@ -8,11 +8,10 @@
 
 use super::state::Renamed;
 use crate::observe::Change;
-use crate::state::State;
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
 use weft_store::{Ino, Name};
-use weft_tree::{Mutation, NameKey, Stop, Tree};
+use weft_tree::{Mutation, NameKey, Tree};
 
 /// Causes of all links watched at once; if there are more, all links are outdated. One change may
 /// outdate all of them under the lock of all requests.

@@ -1,13 +1,14 @@
 //! Attributes: reading and setting them; what follows from a change of owner, mode or content.
 
 use crate::options::AtimePolicy;
+use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use weft_store::{Ino, Kind, Timestamp};
 use weft_tree::{
-    ACCESS_ACL, Acl, Attributes, CAPABILITY, ErrorKind, Lost, Mutation, ROW_BYTES, Result, SetAttributes, SetRow,
-    SetTime, Stop, Writer,
+    ACCESS_ACL, Acl, Attributes, CAPABILITY, Error, ErrorKind, Lost, Mutation, ROW_BYTES, Result, SetAttributes,
+    SetRow, SetTime, Stop, Writer,
 };
 
 /// Largest size and offset: what `off_t` holds.
@@ -28,9 +29,9 @@ impl Vfs {
     pub fn set_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
         self.ready_for_owner(ino, &changes)?;
         let time = self.now();
-        let set = match self.change(|state| state.set_attributes(ino, changes, time)) {
-            Err(error) if error.kind() == ErrorKind::Transformed => self.set_link_attributes(ino, changes),
-            set => set,
+        let set = match self.try_change(|state| state.set_attributes(ino, changes, time)) {
+            Err(Refusal::Opaque) => self.set_link_attributes(ino, changes),
+            set => set.map_err(Error::from),
         };
         self.rights_changed(ino, &changes);
         set

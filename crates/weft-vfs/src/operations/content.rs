@@ -1,14 +1,14 @@
 //! Content: writing, allocating, seeking, copying.
 
 use super::attributes::SIZE_MAX;
+use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
 use std::ops::Range;
 use weft_store::{Ino, Kind, Timestamp};
 use weft_tree::{
-    AllocateMode, Error, ErrorKind, FileData, Mutation, Privileges, ROW_BYTES, Replacement, Result, Stop, Whence,
-    Writer,
+    AllocateMode, ErrorKind, FileData, Mutation, Privileges, ROW_BYTES, Replacement, Result, Stop, Whence, Writer,
 };
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
@@ -33,9 +33,9 @@ impl Vfs {
     /// `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], writer: impl Into<Writer>) -> Result<Privileges> {
         let (time, writer) = (self.now(), writer.into());
-        match self.change(|state| state.write(ino, offset, data, writer, time)) {
-            Err(error) if error.kind() == ErrorKind::Transformed => self.write_link(ino, offset, data, writer),
-            written => written,
+        match self.try_change(|state| state.write(ino, offset, data, writer, time)) {
+            Err(Refusal::Opaque) => self.write_link(ino, offset, data, writer),
+            written => Ok(written?),
         }
     }
 
@@ -79,10 +79,21 @@ impl Vfs {
     /// or when no data follows.
     pub fn seek(&self, ino: Ino, offset: u64, whence: Whence) -> Result<u64> {
         // What was looked at is not looked at again, and need not stay in memory.
-        let mut from = offset / u64::from(self.block_size);
+        let first = offset / u64::from(self.block_size);
+        let mut from = first;
         loop {
-            match self.run(|state| state.seek_part(ino, offset, whence, from))? {
-                Sought::At(position) => return Ok(position),
+            let sought = self.run(|state| {
+                let from = if whence == Whence::Hole { state.behind_data(ino, from) } else { from };
+                state.seek_part(ino, offset, whence, from)
+            })?;
+            match sought {
+                Sought::At(position) => {
+                    if whence == Whence::Hole {
+                        let end = position / u64::from(self.block_size);
+                        self.state.lock().note_data(ino, first..end);
+                    }
+                    return Ok(position);
+                }
                 Sought::Behind(index) => from = index,
             }
         }
@@ -100,12 +111,12 @@ impl Vfs {
     /// The same on behalf of `writer`.
     pub fn copy_range_as(&self, writer: Writer, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64> {
         // Whoever asked copies links by reading and writing.
-        let by_hand = |error: Error| match error.kind() {
-            ErrorKind::Transformed => ErrorKind::NotSupported.into(),
-            _ => error,
+        let by_hand = |refusal| match refusal {
+            Refusal::Opaque => ErrorKind::NotSupported.into(),
+            Refusal::Error(error) => error,
         };
-        let size = self.run(|state| Ok(state.tree.file(from.0)?.row.size)).map_err(by_hand)?;
-        self.run(|state| state.tree.file(to.0).map(|_| ())).map_err(by_hand)?;
+        let size = self.try_run(|state| Ok(state.tree.file(from.0)?.row.size)).map_err(by_hand)?;
+        self.try_run(|state| state.tree.file(to.0).map(|_| ())).map_err(by_hand)?;
         let len = len.min(size.saturating_sub(from.1));
         if to.1.checked_add(len).is_none_or(|end| end > SIZE_MAX) {
             return Err(ErrorKind::TooBig.into());
@@ -172,6 +183,27 @@ enum Step {
 }
 
 impl State {
+    /// Returns the index behind the data that was found to reach from `index` on without a hole; the
+    /// index itself if nothing is known of it. The kernel locks a file while somebody seeks in it:
+    /// who asks again and again keeps others waiting no longer than once.
+    fn behind_data(&mut self, ino: Ino, index: u64) -> u64 {
+        let Some(inode) = self.tree.inodes.get(&ino) else { return index };
+        match inode.data.as_ref().and_then(|data| data.without_hole.as_ref()) {
+            Some((content, range)) if *content == inode.content && range.contains(&index) => range.end,
+            _ => index,
+        }
+    }
+
+    /// Notes that `range` of file `ino` holds data without a hole. Should that have changed
+    /// meanwhile, a hole is told of as data, which it may be (lseek(2)).
+    fn note_data(&mut self, ino: Ino, range: Range<u64>) {
+        let Some(inode) = self.tree.inodes.get(&ino).filter(|_| !range.is_empty()) else { return };
+        let content = inode.content;
+        if let Some(data) = &mut inode.data {
+            data.without_hole = Some((content, range));
+        }
+    }
+
     /// Looks from index `first` on for what [`Vfs::seek`] seeks, as far as it is known.
     fn seek_part(&mut self, ino: Ino, offset: u64, whence: Whence, first: u64) -> Result<Sought, Stop> {
         let is_link = self.tree.inode(ino)?.row.kind == Kind::Transformation;

@@ -4,6 +4,7 @@
 use super::attributes::SIZE_MAX;
 use super::reading::Part;
 use crate::blocking::{self, Wait};
+use crate::refusal::Refusal;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -61,9 +62,9 @@ impl Vfs {
         }
         let len = usize::try_from(COUNTS_BYTES).expect("it is short");
         let plan = || {
-            self.run(|state| state.plan_read(ino, offset, len)).map_err(|error| match error.kind() {
-                ErrorKind::Transformed => ErrorKind::NotSupported.into(),
-                _ => error,
+            self.try_run(|state| state.plan_read(ino, offset, len)).map_err(|refusal| match refusal {
+                Refusal::Opaque => ErrorKind::NotSupported.into(),
+                Refusal::Error(error) => error,
             })
         };
         let is_counted = |part: &Part| match part {

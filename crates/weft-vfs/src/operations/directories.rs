@@ -1,13 +1,11 @@
 //! Listing directories: the store's entries in cookie order, corrected by what changed since.
 
+use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use std::ops::Bound;
 use weft_store::{Cookie, Ino, Kind, NameRow};
-use weft_tree::{
-    Added, Attributes, Caller, Changed, DirEntry, Entry, ErrorKind, LISTED_MAX, NameKey, NameSlot, Result, Stop,
-    is_virtual,
-};
+use weft_tree::{Attributes, Caller, DirEntry, ErrorKind, LISTED_MAX, Result, Stop, is_virtual};
 
 /// Entries that are put together while the state is locked once, however many are asked for.
 /// Directories of which all entries are kept have fewer.
@@ -32,9 +30,9 @@ impl Vfs {
         while listed.len() < limit {
             let wanted = limit - listed.len();
             let (page, more) = match self.read_page(ino, after, wanted) {
-                Err(error) if error.kind() == ErrorKind::Transformed => return self.list_view(ino, after, limit),
+                Err(Refusal::Opaque) => return self.list_view(ino, after, limit),
                 // Whoever goes on after those that are listed comes to it.
-                Err(error) if error.kind() == ErrorKind::Corrupt && !listed.is_empty() => break,
+                Err(Refusal::Error(error)) if error.kind() == ErrorKind::Corrupt && !listed.is_empty() => break,
                 page => page?,
             };
             listed.extend(page.into_iter().map(|entry| self.as_listed(entry)));
@@ -59,7 +57,7 @@ impl Vfs {
     }
 
     /// One page: its entries, and where to go on unless this was the end.
-    fn read_page(&self, ino: Ino, after: Cookie, limit: usize) -> Result<(Vec<DirEntry>, Option<Cookie>)> {
+    fn read_page(&self, ino: Ino, after: Cookie, limit: usize) -> Result<(Vec<DirEntry>, Option<Cookie>), Refusal> {
         let limit = limit.min(PAGE);
         loop {
             let asks = |state: &mut State| -> Result<bool, Stop> {
@@ -67,12 +65,12 @@ impl Vfs {
                 let listed = directory.directory.as_ref().is_some_and(|directory| directory.listed);
                 Ok(directory.stored && !listed)
             };
-            let (finished, stored) = self.run(|state| Ok((state.tree.finished, asks(state)?)))?;
+            let (finished, stored) = self.try_run(|state| Ok((state.tree.finished, asks(state)?)))?;
             if stored {
                 self.may_read_rows()?;
             }
             let rows = if stored { self.stored_names(ino, after, limit)? } else { Vec::new() };
-            let page = self.run(|state| {
+            let page = self.try_run(|state| {
                 // What was known in full may have been forgotten.
                 if state.tree.finished != finished || (!stored && asks(state)?) {
                     return Ok(None);
@@ -89,7 +87,7 @@ impl Vfs {
                     let last = last.cookie;
                     Ok((listed, Some(last)))
                 }
-                (asked, _) => asked.map(|()| (listed, more)),
+                (asked, _) => Ok(asked.map(|()| (listed, more))?),
             };
         }
     }

@@ -1,5 +1,6 @@
 //! Names: looking up, making, linking, removing, renaming.
 
+use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
@@ -63,15 +64,15 @@ impl Vfs {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
         }
-        let found = self.run(|state| {
+        let found = self.try_run(|state| {
             let entry = state.tree.existing(parent, name)?;
             let attributes = attributes(state, entry.ino)?;
             state.hold(caller, entry.ino);
             Ok(attributes)
         });
         match found {
-            Err(error) if error.kind() == ErrorKind::Transformed => self.lookup_in_view(caller, parent, name),
-            found => found,
+            Err(Refusal::Opaque) => self.lookup_in_view(caller, parent, name),
+            found => Ok(found?),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::blocking::Wait;
 use crate::cache::Found;
+use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use std::ops::Range;
@@ -29,8 +30,8 @@ impl Vfs {
     /// `Invalid` (not a file), `Io`, `Corrupt` (what is stored is not what was written),
     /// `WouldBlock`.
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
-        let mut parts = match self.run(|state| state.plan_read(ino, offset, len)) {
-            Err(error) if error.kind() == ErrorKind::Transformed => return self.read_link(ino, offset, len),
+        let mut parts = match self.try_run(|state| state.plan_read(ino, offset, len)) {
+            Err(Refusal::Opaque) => return self.read_link(ino, offset, len),
             parts => parts?,
         };
         self.read_ahead_of(ino, offset, len);

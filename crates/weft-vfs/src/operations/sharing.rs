@@ -2,6 +2,7 @@
 
 use super::attributes::SIZE_MAX;
 use super::reading::Part;
+use crate::refusal::Refusal;
 use crate::volume::Vfs;
 use std::ops::Range;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl Vfs {
             return Err(ErrorKind::Invalid.into());
         }
         let plan = || {
-            self.run(|state| {
+            self.try_run(|state| {
                 let size = state.tree.file(ino)?.row.size;
                 Ok((state.plan_read(ino, offset, len)?, size))
             })
@@ -85,7 +86,7 @@ impl Vfs {
             Gathering { vfs: self, pool, parts: Vec::new(), left }
         };
         let (mut parts, mut size) = match plan() {
-            Err(error) if error.kind() == ErrorKind::Transformed => {
+            Err(Refusal::Opaque) => {
                 let rope = self.read_link(ino, offset, len)?;
                 let mut gathering = gathering(offset.saturating_add(rope.len() as u64));
                 return gathering.add_rope(&rope).map(|room| gathering.result(room));
@@ -98,7 +99,7 @@ impl Vfs {
             match gathering.add_all(&parts) {
                 Ok(room) => break gathering.result(room),
                 Err(error) => {
-                    let again = self.plan_anew(&error, &parts, plan, |(parts, _)| parts)?;
+                    let again = self.plan_anew(&error, &parts, || Ok(plan()?), |(parts, _)| parts)?;
                     (parts, size) = again.ok_or_else(|| error.about(ino))?;
                 }
             }

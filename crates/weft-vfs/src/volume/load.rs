@@ -7,8 +7,8 @@
 use super::Vfs;
 use crate::state::State;
 use std::ops::Range;
-use weft_store::{BlockRef, Cookie, Ino, InodeRow, Kind, Name, NameRow, Nth};
-use weft_tree::{Changed, Entry, ErrorKind, Inode, Miss, NameKey, NameSlot, PART_BLOCKS, Result, Xattrs};
+use weft_store::{BlockRef, Cookie, Ino, Kind, Name, Nth};
+use weft_tree::{ErrorKind, Miss, PART_BLOCKS, Result};
 
 /// Inodes read at once: numbers near each other were made together and are used together.
 const INODES_READ: usize = 128;

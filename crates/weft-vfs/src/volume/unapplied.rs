@@ -144,7 +144,6 @@ impl Vfs {
 fn is_lasting(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::NotFound
-        | ErrorKind::NotShown
         | ErrorKind::Exists
         | ErrorKind::NotDirectory
         | ErrorKind::IsDirectory
@@ -164,7 +163,6 @@ fn is_lasting(kind: ErrorKind) -> bool {
         | ErrorKind::ReadOnly
         | ErrorKind::Corrupt
         | ErrorKind::Loop
-        | ErrorKind::Transformed
         | ErrorKind::Stale => true,
         ErrorKind::NoSpace
         | ErrorKind::NoMemory

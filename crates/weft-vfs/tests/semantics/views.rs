@@ -34,8 +34,8 @@ fn views_of_views_show_what_those_show() {
     assert_eq!(read("same/deep/b.up").unwrap(), "d");
     assert_eq!(read("members/dir/member").unwrap(), "C", "what is not called so is not transformed again");
     assert_eq!(read("members/top").unwrap(), "D");
-    assert_eq!(kind(read("files/a.txt")), ErrorKind::NotShown);
-    assert_eq!(kind(read("members/none")), ErrorKind::NotShown);
+    assert_eq!(kind(read("files/a.txt")), ErrorKind::NotFound);
+    assert_eq!(kind(read("members/none")), ErrorKind::NotFound);
     let listed = |path: &str| {
         let listed = volume.vfs.read_directory(find(path).unwrap(), weft_vfs::Cookie(0), 100).expect("listed");
         let names = listed.iter().map(|entry| String::from_utf8_lossy(entry.name.as_bytes()).into_owned());
@@ -67,7 +67,7 @@ fn views_of_views_show_what_those_show() {
     volume.write(a, 0, b"x");
     assert_eq!((read("files/a.up").unwrap(), volume.all(link).unwrap()), ("Y".into(), b"Z".to_vec()));
     volume.vfs.rename((inner, b"a.txt"), (inner, b"z.txt"), RenameMode::Replace).expect("renamed");
-    assert_eq!((read("files/z.up").unwrap(), kind(read("files/a.up"))), ("Y".into(), ErrorKind::NotShown));
+    assert_eq!((read("files/z.up").unwrap(), kind(read("files/a.up"))), ("Y".into(), ErrorKind::NotFound));
     assert_eq!(kind(volume.all(link)), ErrorKind::NotFound);
     // What was written through both lies at the bottom.
     let through = find("same/z.up").unwrap();
