@@ -37,6 +37,8 @@ pub struct Inode {
     pub dead: bool,
     /// The operation that changed its content last, if that was since it was read from the store.
     pub content: OpNo,
+    /// An operation not before the last one that changed anything of it.
+    pub touched: OpNo,
     /// What is known of an opaque inode by those who compute it.
     pub attached: Option<Box<dyn Attached>>,
     /// Content of a regular file.
@@ -112,6 +114,7 @@ impl Inode {
             stored: true,
             dead: false,
             content: OpNo(0),
+            touched: OpNo(0),
             attached: None,
             data: None,
             xattrs: None,

@@ -17,7 +17,8 @@ impl Tree {
         if row.nlink == 0 {
             self.orphans.insert(ino);
         }
-        let inode = Box::new(Inode::loaded(row));
+        // A commit has what it is, and need not be durable.
+        let inode = Box::new(Inode { touched: self.counters.op, ..Inode::loaded(row) });
         if ino == wanted { self.inodes.insert(ino, inode) } else { self.inodes.insert_unused(ino, inode) }
     }
 

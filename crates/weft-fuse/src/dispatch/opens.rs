@@ -160,7 +160,12 @@ impl Server {
         let opened = Opened(body.u64()?);
         let _asking = self.write_asker(header, opened, 0).asks();
         self.stored(opened)?;
-        Ok(self.vfs.sync_file(Ino(header.nodeid))?)
+        Ok(self.vfs.sync_inode(Ino(header.nodeid))?)
+    }
+
+    pub(super) fn fsyncdir(&self, header: &Header) -> Outcome {
+        let _asking = asker(header).asks();
+        Ok(self.vfs.sync_inode(Ino(header.nodeid))?)
     }
 
     /// Stores what was written to the open file.

@@ -214,6 +214,7 @@ fn new_inode(parent: Ino, named: bool, generation: Generation, new: &NewInode<'_
         stored: false,
         dead: false,
         content: OpNo(0),
+        touched: OpNo(0),
         attached: None,
         data: (new.kind == Kind::File).then(|| Box::new(FileData::without_extents())),
         xattrs: (!xattrs.map.is_empty()).then(|| Box::new(xattrs)),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use weft_block::Slice;
-use weft_store::BlockRef;
+use weft_store::{BlockRef, OpNo};
 
 /// Content of a regular file, as far as it was looked at or changed.
 #[derive(Debug, Default)]
@@ -28,6 +28,9 @@ pub struct FileData {
     /// The store was asked whether rows of blocks are gone, and has them all: what is not there is
     /// a hole.
     pub is_whole: bool,
+    /// Indices that were found to hold data without a hole, and the operation that had changed the
+    /// content last by then.
+    pub without_hole: Option<(OpNo, Range<u64>)>,
     /// The commit in flight has changes of the map: until it ends the store tells what was before.
     pub(crate) is_in_flight: bool,
 }
@@ -62,7 +65,7 @@ pub enum Base {
 
 impl Base {
     /// Bytes it holds; past them it reads as zeros.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Base::Hole => 0,
             Base::Inline(bytes) => bytes.len(),

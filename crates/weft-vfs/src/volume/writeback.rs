@@ -10,9 +10,10 @@
 //! noted than is missing, never less. Of more files than are noted the owner is told all the same.
 
 use super::Vfs;
+use crate::asker::Asker;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
-use weft_store::Ino;
+use weft_store::{Ino, Kind};
 use weft_tree::{Error, ErrorKind, Mutation, Ranges, Result};
 
 /// Files that are noted at most.
@@ -49,21 +50,21 @@ impl FailedWriteback {
         }
         let missing = self.files.entry(ino).or_insert_with(|| FailedRanges { ranges: Ranges::default(), kind });
         missing.kind = kind;
-        let before = missing.ranges.len();
+        let before = missing.ranges.count();
         missing.ranges.add(range);
-        if self.ranges - before + missing.ranges.len() > RANGES_MAX {
+        if self.ranges - before + missing.ranges.count() > RANGES_MAX {
             missing.ranges.fill();
         }
-        self.ranges = self.ranges - before + missing.ranges.len();
+        self.ranges = self.ranges - before + missing.ranges.count();
         is_new
     }
 
     /// Notes that `range` of `ino` was written, or is none of the file's any more.
     fn remove(&mut self, ino: Ino, range: Range<u64>) {
         let Some(missing) = self.files.get_mut(&ino) else { return };
-        let before = missing.ranges.len();
+        let before = missing.ranges.count();
         missing.ranges.remove(range);
-        let left = missing.ranges.len();
+        let left = missing.ranges.count();
         self.ranges = self.ranges - before + left;
         if left == 0 {
             self.files.remove(&ino);
@@ -99,7 +100,7 @@ impl FailedWriteback {
 
 impl Vfs {
     /// Notes that the kernel could not pass on `range` of file `ino`, as `error` says: until that
-    /// is written again, [`Vfs::sync_file`] fails.
+    /// is written again, [`Vfs::sync_inode`] fails.
     pub fn writeback_failed(&self, ino: Ino, range: Range<u64>, error: &Error) {
         if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Stale) {
             return;
@@ -122,14 +123,33 @@ impl Vfs {
         self.state.lock().failed_writeback.remove(ino, range);
     }
 
-    /// As [`Vfs::sync`], for whoever changed file `ino` by way of the kernel. Fails as the write
+    /// As [`Vfs::sync`], for whoever changed inode `ino` by way of the kernel. Fails as the write
     /// did while changes are missing that the kernel could not pass on.
-    pub fn sync_file(&self, ino: Ino) -> Result<()> {
-        self.sync()?;
+    ///
+    /// What was not changed since it was made durable is not synced again for an ordinary user: the
+    /// kernel locks an inode while it is synced, and who may only read it could keep all others
+    /// from it.
+    pub fn sync_inode(&self, ino: Ino) -> Result<()> {
+        if Asker::now(Asker::is_mighty) || !self.is_settled(ino) {
+            self.sync()?;
+        } else {
+            self.refuse_lost()?;
+        }
         match self.state.lock().failed_writeback.of(ino) {
             Some(kind) => Err(Error::new(kind, ino)),
             None => Ok(()),
         }
+    }
+
+    /// True if all changes of file or directory `ino` are durable.
+    fn is_settled(&self, ino: Ino) -> bool {
+        let is_settled = self.run(|state| {
+            let inode = state.tree.inode(ino)?;
+            // A link is changed by changes of what it leads to.
+            let is_plain = matches!(inode.row.kind, Kind::File | Kind::Directory);
+            Ok(is_plain && inode.touched <= state.named)
+        });
+        self.seen(ino, None) == ino && is_settled.is_ok_and(|is_settled| is_settled)
     }
 
     /// Says which changes are missing that the kernel could not pass on, if there are any: in
@@ -192,7 +212,7 @@ mod tests {
     fn what_is_noted_has_a_bound_and_nothing_is_left_out() {
         let ranges: Vec<_> = (0..RANGES_MAX as u64 + 1000).map(|number| number * 8192..number * 8192 + 4096).collect();
         let mut failed = failed(&ranges);
-        assert!(failed.ranges <= RANGES_MAX && failed.ranges == failed.files[&FILE].ranges.len());
+        assert!(failed.ranges <= RANGES_MAX && failed.ranges == failed.files[&FILE].ranges.count());
         for range in &ranges {
             assert!(failed.files[&FILE].ranges.covers(range.clone()));
         }

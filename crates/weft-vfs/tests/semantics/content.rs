@@ -1,7 +1,8 @@
 //! Content: sparse files, holes, clones, allocating.
 
-use crate::{Volume, kind};
-use weft_vfs::{AllocateMode, ErrorKind, Ino, Whence};
+use crate::{Volume, kind, options};
+use weft_testkit::Faults;
+use weft_vfs::{AllocateMode, ErrorKind, Ino, Options, Whence};
 
 const END: u64 = i64::MAX as u64;
 
@@ -44,6 +45,34 @@ fn seeking_finds_data_and_holes_before_and_after_commits() {
         assert_eq!(kind(seek(100, Whence::Hole)), ErrorKind::NoData);
         volume.remount();
     }
+}
+
+/// Attack: the kernel locks a file while somebody seeks in it, and many processes may.
+#[test]
+fn who_looks_for_a_hole_again_does_not_walk_the_whole_file_again() {
+    let mut volume = Volume::new();
+    let ino = volume.file("file");
+    volume.write(ino, 0, &[1; 64 * 4096]);
+    let mut blocks = 64;
+    while blocks < 1 << 15 {
+        volume.vfs.commit().expect("committed");
+        let bytes = blocks * 4096;
+        assert_eq!(volume.vfs.copy_range((ino, 0), (ino, bytes), bytes).expect("copied"), bytes);
+        blocks *= 2;
+    }
+    volume.resize(ino, (blocks + 8) * 4096);
+    volume.vfs.commit().expect("committed");
+    // The map does not stay in memory.
+    volume.reopen(Options { metadata_cache_bytes: 1 << 20, ..options() });
+    let hole = || volume.vfs.seek(ino, 0, Whence::Hole).map(|found| found / 4096);
+    assert_eq!(hole().expect("a hole"), blocks);
+    volume.store.set_faults(Faults { after: 2, count: u32::MAX, ..Faults::NONE });
+    assert_eq!(hole().expect("a hole"), blocks);
+    assert_eq!(volume.vfs.seek(ino, 10 * 4096, Whence::Hole).expect("a hole"), blocks * 4096);
+    volume.store.set_faults(Faults::NONE);
+    // What changed since is looked at again.
+    volume.vfs.allocate(ino, 100 * 4096, 4096, AllocateMode::PunchHole).expect("punched");
+    assert_eq!(volume.vfs.seek(ino, 0, Whence::Hole).expect("a hole"), 100 * 4096);
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod places;
 mod rights;
 mod sharing;
 mod steps;
+mod syncing;
 mod threads;
 mod times;
 mod views;
