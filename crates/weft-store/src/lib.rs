@@ -39,6 +39,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use files::{parent_of, remove_below, rename_to_new};
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 pub use location::{Location, Opened};
+pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;

@@ -3,7 +3,8 @@
 //! the one that is asked for, as its key may be what is damaged.
 
 use crate::error::{Error, Result};
-use crate::row::Ino;
+use crate::row::{Ino, InodeRow};
+use weft_digest::Kind;
 
 /// Rows of a file or a directory that are looked at one by one, at most. A server counts those of a
 /// larger one, damaged or not: they are too many to be sent.
@@ -57,4 +58,21 @@ pub(crate) fn refuse_block(ino: Ino, Blocks { allocated, held }: &Blocks) -> Res
 /// Says that `ino`, which a name leads to, has no row.
 pub(crate) fn inode(ino: Ino) -> String {
     format!("the row of inode {}, which a name leads to, is gone", ino.0)
+}
+
+/// Fails if the root is not among `rows`, those that come first, so that nothing could be reached.
+///
+/// # Errors
+/// `Corrupt`.
+pub fn refuse_rootless(rows: &[InodeRow]) -> Result<()> {
+    let what = match rows.iter().find(|row| row.ino == Ino::ROOT) {
+        Some(row) if row.kind == Kind::Directory && row.nlink > 0 => return Ok(()),
+        // As an orphan it would be removed.
+        Some(_) => "the row of the root directory says that there is none; 'weft check' tells more",
+        None => {
+            "the row of the root directory is gone; 'weft check --repair' makes it anew, for root alone, and all names \
+             are kept"
+        }
+    };
+    Err(Error::Corrupt(what.into()))
 }

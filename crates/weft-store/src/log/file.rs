@@ -109,6 +109,8 @@ pub struct Misfit {
     /// True if the log knows of commits that the database lacks. One that is made now would be
     /// taken for one of them.
     pub is_ahead: bool,
+    /// True if a mount that accepts the loss applies operations from the log.
+    pub has_operations: bool,
 }
 
 /// Returns the reason that the volume with `header` cannot be used with the log at `path`, if it
@@ -117,12 +119,13 @@ pub fn misfit(path: &Path, header: &Header) -> Result<Option<Misfit>> {
     match IntentLog::read(path)? {
         Some(mut log) => {
             log.find(header)?;
-            let is_ahead = log.found.is_ahead;
-            Ok(log.found.lost.map(|why| Misfit { why, is_ahead }))
+            let found = log.found;
+            let has_operations = !found.records.is_empty() || !found.carried.is_empty();
+            Ok(found.lost.map(|why| Misfit { why, is_ahead: found.is_ahead, has_operations }))
         }
         None => {
             let is_missed = needs_log(header.counters.epoch);
-            Ok(is_missed.then(|| Misfit { why: missing(path, header), is_ahead: false }))
+            Ok(is_missed.then(|| Misfit { why: missing(path, header), is_ahead: false, has_operations: false }))
         }
     }
 }

@@ -696,7 +696,7 @@ impl Writer {
 
 /// Opening cuts segments off after the tail: it must not lie before the last block, which is the
 /// one of the highest id, since blocks are appended in the order of their ids.
-fn refuse_lost_tail(connection: &Connection, tail: Tail) -> Result<()> {
+pub(super) fn refuse_lost_tail(connection: &Connection, tail: Tail) -> Result<()> {
     let last = format!(
         "SELECT segment, position + length FROM blocks WHERE segment IS NOT NULL AND {} ORDER BY id DESC LIMIT 1",
         BLOCK.holds()

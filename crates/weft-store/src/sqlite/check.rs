@@ -22,6 +22,7 @@ mod rules;
 mod survey;
 
 pub(super) use damaged::give_up_attributes;
+pub(super) use moments::newest;
 pub(super) use survey::{path_of, refuse_damage, refuse_damaged_rows, survey};
 
 use super::aside::leave_wal;
@@ -144,7 +145,7 @@ fn check_rows(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     connection.execute_batch(BEGIN).map_err(failed)?;
-    let (mut options, mut shaped, mut is_of_one_moment) = (options, Vec::new(), true);
+    let (mut options, mut shaped, mut is_of_one_moment, mut is_mended) = (options, Vec::new(), true, false);
     // A copy has tables of its own, and no log.
     if elsewhere.is_none() {
         (options, shaped) = moments::compare(&layout, &connection, options)?;
@@ -154,7 +155,8 @@ fn check_rows(
         if is_hopeless {
             return Ok(shaped);
         }
-        if shaped.iter().any(|finding| finding.outcome == Outcome::Repaired) {
+        is_mended = shaped.iter().any(|finding| finding.outcome == Outcome::Repaired);
+        if is_mended {
             at_close(&connection, AtClose::Copy)?;
         }
     }
@@ -165,6 +167,7 @@ fn check_rows(
         elsewhere,
         free_pages,
         is_of_one_moment,
+        is_mended,
         is_damaged: false,
         findings: Vec::new(),
         progress,
@@ -198,6 +201,9 @@ struct Checker<'a> {
     free_pages: FreePages,
     /// True if the database and the intent log belong together.
     is_of_one_moment: bool,
+    /// True if the schema was put right. A commit of its own follows, so that no write-ahead log
+    /// from before fits the database any more.
+    is_mended: bool,
     /// True if there are damaged rows, so that nothing is put right.
     is_damaged: bool,
     findings: Vec<Finding>,
@@ -260,7 +266,7 @@ impl Checker<'_> {
     /// True if this check has put something right that is to stay so. Rebuilt indices do not stay
     /// where rows are damaged.
     fn is_repaired(&self) -> bool {
-        !self.is_damaged && self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired)
+        !self.is_damaged && (self.is_mended || self.findings.iter().any(|finding| finding.outcome == Outcome::Repaired))
     }
 
     /// Has the last commit say what tree it leaves, and which commit came before.

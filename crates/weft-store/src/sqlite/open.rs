@@ -1,8 +1,9 @@
 //! Making and opening volumes.
 
-use super::apply::Writer;
-use super::aside::{self, leave_wal, set_aside_misfit};
+use super::apply::{Writer, refuse_lost_tail};
+use super::aside::{self, Lost, leave_wal, set_aside_misfit};
 use super::behind::{self, Verdict};
+use super::check::newest;
 use super::connection::{self, Access, AtClose, connect_somehow};
 use super::foreign::Alone;
 use super::holder::InUse;
@@ -26,7 +27,8 @@ use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::log::Loss;
-use crate::row::{CommitNo, Timestamp};
+use crate::missing::refuse_rootless;
+use crate::row::{CommitNo, Ino, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
 use crate::user::{AtEnd, Rights};
 use parking_lot::Mutex;
@@ -222,11 +224,24 @@ pub fn open(path: &Path) -> Result<Volume> {
 
 /// Opens as [`open`] does; `loss` is done where synced operations are lost.
 pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
+    open_for(path, loss, Purpose::Write)
+}
+
+/// The purpose for which a volume is opened where it can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// To show its content: what is lost is not given up.
+    Read,
+    Write,
+}
+
+fn open_for(path: &Path, loss: Loss, purpose: Purpose) -> Result<Volume> {
     let (layout, _rights) = Layout::enter(path)?;
     medium::refuse_read_only(&layout)?;
     refuse_shared(&layout)?;
     let hold = hold(&layout)?;
     let alone = Alone::look(&layout);
+    let is_given_up = (loss, purpose) == (Loss::Accept, Purpose::Write);
     let (mut set_aside, mut given_up) = judge_wal(&layout, &alone, loss)?;
     let database = Arc::new(Database::open(&layout.database)?);
     let (connection, access) = connect_somehow(&layout, 32).map_err(|error| alone.explain(error, &layout))?;
@@ -236,11 +251,19 @@ pub fn open_with(path: &Path, loss: Loss) -> Result<Volume> {
         read_header(&connection).map_err(|error| alone.explain(shape::explain(error, &connection), &layout))?;
     layout.refuse_other_home(header.options.home)?;
     alone.refuse_foreign(&connection, &layout)?;
-    shape::refuse_to_write(&connection)?;
-    refuse_older_row(&connection, &header)?;
-    if set_aside.is_empty() {
-        set_aside = set_aside_misfit(&layout, &header, &connection, loss)?;
+    let is_wal_lost = !set_aside.is_empty();
+    let newest = newest(&layout, &connection, header.clone())?;
+    if !is_wal_lost {
+        set_aside = set_aside_misfit(&layout, &newest, &connection, loss)?;
     }
+    shape::refuse_to_write(&connection)
+        .and_then(|()| refuse_older_row(&connection, &header))
+        .and_then(|()| if is_given_up { refuse_broken(&connection, &database) } else { Ok(()) })
+        .or_else(|refusal| {
+            let lost = Lost { set_aside: std::mem::take(&mut set_aside), is_wal_lost };
+            let opened = (&layout, &newest, &connection, &*database);
+            Err(if is_given_up { lost.give_up(opened, refusal)? } else { refusal })
+        })?;
     let segments = Segments::of(&layout).map(Arc::new);
     if let Some(segments) = &segments {
         match (lost_segments(&connection, segments)?, loss) {
@@ -297,7 +320,7 @@ fn judge_wal(layout: &Layout, alone: &Alone, loss: Loss) -> Result<(Vec<PathBuf>
 pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     let (layout, _rights) = Layout::enter(path)?;
     if medium::look(&layout)? == Medium::Writable {
-        return open_with(path, loss);
+        return open_for(path, loss, Purpose::Read);
     }
     let reading = Reading::open(&layout, Need::Operations)?;
     // By the copy, which SQLite can open.
@@ -525,6 +548,13 @@ fn hold_file(layout: &Layout, path: &Path, file: File) -> Result<File> {
             Err(error) => return Err(io("cannot lock", path)(error.into())),
         }
     }
+}
+
+/// Refuses what would be refused later, up to the first commit, until it is repaired.
+fn refuse_broken(connection: &Connection, database: &Database) -> Result<()> {
+    refuse_lost_tail(connection, behind::tail_of(connection)?)?;
+    refuse_rootless(&read::inodes(connection, Ino::ROOT, 1)?)?;
+    database.refuse_damaged_list()
 }
 
 /// Refuses a volume whose own row is older than the rest of it: the next commit is there already,

@@ -16,6 +16,14 @@ pub struct State {
     orphans: Vec<Ino>,
 }
 
+impl State {
+    /// True if `other` differs in the number of the last commit at most.
+    pub fn is_but_for_the_commit(&self, other: &State) -> bool {
+        let header = Header { commit: other.header.commit, ..self.header.clone() };
+        State { header, ..self.clone() } == *other
+    }
+}
+
 /// Inode numbers that may occur in these tests, bounded so that reading all is quick.
 const INODES: std::ops::Range<u64> = 1..64;
 

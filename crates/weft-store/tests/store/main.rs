@@ -1,5 +1,6 @@
 //! Tests of stores through their public face.
 
+mod accepted;
 mod attributes_gone;
 mod check;
 mod compare;

@@ -7,7 +7,7 @@ use crate::generate::{Change, batch};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weft_store::log::{Behind, IntentLog, Loss, epoch_without_log};
+use weft_store::log::{IntentLog, Loss, epoch_without_log};
 use weft_store::sqlite::{self, SqliteStore, open, open_with};
 use weft_store::*;
 
@@ -45,7 +45,8 @@ impl Mount {
         last.counters.epoch = epoch_without_log(last.counters.epoch);
         self.store.apply(&last, Durability::Durable).expect("applied");
         self.log.leave();
-        self.log.close(last.commit, Behind::Nothing).expect("closed");
+        let behind = self.store.cut().expect("cut");
+        self.log.close(last.commit, behind).expect("closed");
         self.store.close().expect("closed");
     }
 
@@ -136,6 +137,9 @@ fn a_row_of_the_volume_of_an_earlier_mount_is_mended_beside_an_intent_log() {
         drop(connection);
         let older = |what: &str| what.contains("volume's own row is older");
         assert!(older(&open(&path).map(drop).expect_err("refused").to_string()));
+        // Nothing is lost that could be given up.
+        let refused = open_with(&path, Loss::Accept).map(drop).expect_err("refused").to_string();
+        assert!(older(&refused) && !refused.contains("is accepted"), "{refused}");
         assert!(look(&path, Repair::No).iter().any(|finding| older(&finding.what)));
         let findings = look(&path, Repair::Yes);
         assert!(findings.iter().any(|finding| finding.outcome == Outcome::Repaired && older(&finding.what)));

@@ -7,7 +7,7 @@
 use super::Vfs;
 use crate::state::State;
 use std::ops::Range;
-use weft_store::{BlockRef, Cookie, Ino, Kind, Name, Nth};
+use weft_store::{BlockRef, Cookie, Ino, Name, Nth};
 use weft_tree::{ErrorKind, Miss, PART_BLOCKS, Result};
 
 /// Inodes read at once: numbers near each other were made together and are used together.
@@ -266,17 +266,7 @@ impl Vfs {
     /// Fails if the root has no row, so that nothing could be reached.
     pub(super) fn refuse_rootless(&self) -> Result<()> {
         // Nothing is kept of what is read: who recovers decides what becomes of it.
-        let rows = self.store.inodes(Ino::ROOT, 1)?;
-        let what = match rows.iter().find(|row| row.ino == Ino::ROOT) {
-            Some(row) if row.kind == Kind::Directory && row.nlink > 0 => return Ok(()),
-            // As an orphan it would be removed.
-            Some(_) => "the row of the root directory says that there is none; 'weft check' tells more",
-            None => {
-                "the row of the root directory is gone; 'weft check --repair' makes it anew, for root alone, and \
-                 all names are kept"
-            }
-        };
-        Err(weft_store::Error::Corrupt(what.into()).into())
+        Ok(weft_store::refuse_rootless(&self.store.inodes(Ino::ROOT, 1)?)?)
     }
 
     /// Reads rows and takes them in, unless a commit has ended meanwhile. Nothing is forgotten for

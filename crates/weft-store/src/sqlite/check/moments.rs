@@ -40,7 +40,7 @@ pub(super) fn compare(
 }
 
 /// Returns the header of the volume as of its last commit: its row may be an older one.
-fn newest(layout: &Layout, connection: &Connection, header: Header) -> Result<Header> {
+pub(in crate::sqlite) fn newest(layout: &Layout, connection: &Connection, header: Header) -> Result<Header> {
     let later = read::commits(connection, header.commit.next(), COMMITS_MAX).unwrap_or_default();
     let Some(last) = later.last() else { return Ok(header) };
     // No commit says of which mount it is.
