@@ -2,11 +2,14 @@
 //!
 //! Rows are found page by page (`pages`, `rows`), whatever became of the tree over them. A file is
 //! salvaged if its row is there, all of its blocks are, each hashes to its value, and together they
-//! give the stored digest; where that is damaged, other proof of them counts (`undigested`). A file
-//! whose row is gone is made of its blocks, if each of them is whole, and reported as missing:
-//! nobody knows if more followed them. The new volume is then checked and repaired as any other:
-//! inodes without a name are found in `/lost+found`.
+//! give the stored digest; where that is damaged, other proof of them counts (`undigested`). Blocks
+//! whose rows are whole and whose bytes are not are salvaged as they are: they do not hash to their
+//! values, so reading them is an error, as it was, and operations that wait in the intent log can
+//! write over them. A file whose row is gone is made of its blocks, if each of them is whole, and
+//! reported as missing: nobody knows if more followed them. The new volume is then checked and
+//! repaired as any other: inodes without a name are found in `/lost+found`.
 
+mod blocks;
 mod intents;
 mod logs;
 mod made;
@@ -19,23 +22,23 @@ mod undigested;
 use super::apply::{put_inode, put_name};
 use super::check::{check, give_up_attributes};
 use super::digests::Rows;
-use super::extents::put_block;
 use super::layout::{INTENTS, Layout, beside, remove_file};
 use super::making::Making;
 use super::medium;
 use super::open::{connect, create, hold, remove};
 use super::read::{sql, unsigned};
 use super::scan::Scan;
-use super::segments::{Segments, Tail, taken};
+use super::segments::{Segments, Tail};
 use super::sums;
 use crate::FORMAT;
-use crate::batch::{Counters, NewBlock};
+use crate::batch::Counters;
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::files::{self, rename_to_new};
 use crate::finding::{CheckOptions, Outcome, Progress, Repair};
-use crate::row::{BlockId, BlockRef, CommitNo, Ino, InodeRow, Place, Timestamp};
+use crate::row::{BlockId, CommitNo, Ino, InodeRow, Timestamp};
 use crate::store::{Header, VolumeOptions};
+use blocks::store;
 use logs::Looked;
 use pages::Pages;
 use rows::Found;
@@ -44,7 +47,6 @@ use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, unlinkat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use weft_block::{Block, Rope};
 use weft_digest::Kind;
 
 /// Bytes of blocks written in one transaction.
@@ -78,7 +80,7 @@ pub struct Missing {
 /// The result of a salvage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Files, all of their content verified.
+    /// Files, all of their content verified but for damaged bytes.
     pub files: u64,
     /// Directories.
     pub directories: u64,
@@ -97,6 +99,8 @@ pub struct Salvaged {
     /// Files among these that were made of the blocks that are known of them, and that no entry
     /// proves whole.
     pub unproved: u64,
+    /// Files among these that have damaged bytes: reading those is an error.
+    pub damaged: u64,
     /// Operations that were synced and wait in the intent log: the first mount applies them.
     pub waiting: u64,
     /// Everything that could not be salvaged.
@@ -141,9 +145,19 @@ pub(super) fn salvage_as(
     let target_of = |cell| Some(rows::name(&pages.record(cell)?.columns)?.0.ino);
     let names = found.names.iter().filter_map(|(name, (_, cell))| Some((target_of(*cell)?, name))).collect();
     let told = Salvaged { missing, ..Salvaged::default() };
-    let (remade, undigested) = (BTreeSet::new(), BTreeSet::new());
-    let (pages, found, layout, volume) = (&pages, &found, &layout, &volume);
-    let mut salvage = Salvage { pages, found, layout, volume, names, remade, undigested, told, progress };
+    let mut salvage = Salvage {
+        pages: &pages,
+        found: &found,
+        layout: &layout,
+        volume: &volume,
+        names,
+        remade: BTreeSet::new(),
+        undigested: BTreeSet::new(),
+        damaged_blocks: BTreeSet::new(),
+        damaged_files: BTreeSet::new(),
+        told,
+        progress,
+    };
     if damaged > 0 {
         salvage.miss("page", format!("{damaged} of {}", pages.count()), "what they held is not known");
     }
@@ -224,6 +238,10 @@ struct Salvage<'a> {
     remade: BTreeSet<Ino>,
     /// Inodes, other than directories, whose digest is damaged.
     undigested: BTreeSet<Ino>,
+    /// Blocks of files that were brought with other bytes than were written.
+    damaged_blocks: BTreeSet<BlockId>,
+    /// Files that have such blocks.
+    damaged_files: BTreeSet<Ino>,
     told: Salvaged,
     progress: &'a mut dyn FnMut(Progress),
 }
@@ -262,6 +280,7 @@ impl Salvage<'_> {
         self.bring_names(&connection, &inodes)?;
         self.bring_volume(&connection)?;
         self.drop_unlike(&connection, target)?;
+        self.tell_damaged(&extents, &blocks)?;
         // The check makes a file of those that no file named.
         let unused = "DELETE FROM blocks WHERE refs > 0 AND id NOT IN (SELECT block FROM extents); \
                       DELETE FROM block_bytes WHERE id NOT IN (SELECT id FROM blocks); COMMIT; \
@@ -320,14 +339,18 @@ impl Salvage<'_> {
         let (mut kept, mut lost) = (0, 0);
         let total = refs.len() as u64;
         for (done, (id, count)) in refs.into_iter().enumerate() {
-            let block = self.block(id, from.as_ref());
+            let mut block = self.block(id, from.as_ref());
             if count == 0 {
                 *(if block.is_some() { &mut kept } else { &mut lost }) += 1;
+            } else if block.is_none() {
+                block = self.damaged_block(id, from.as_ref());
+                self.damaged_blocks.extend(block.as_ref().map(|_| id));
             }
-            if let Some((block, content)) = block {
-                brought.insert(id, block.length);
-                bytes += u64::from(block.length);
-                chunk.push((NewBlock::new(id, Ino::ROOT, Rope::from(content.whole()), block.base), count));
+            if let Some(block) = block {
+                let length = block.bytes.len();
+                brought.insert(id, u32::try_from(length).unwrap_or(u32::MAX));
+                bytes += length as u64;
+                chunk.push((block, count));
             }
             if bytes >= CHUNK_BYTES {
                 tail = store(connection, &std::mem::take(&mut chunk), into.as_ref(), tail)?;
@@ -349,34 +372,6 @@ impl Salvage<'_> {
         }
     }
 
-    /// A block, if it can be read and is what was written.
-    fn block(&self, id: BlockId, segments: Option<&Segments>) -> Option<(BlockRef, Block)> {
-        let rows = self.found.blocks.of(id).filter_map(|cell| self.pages.record(cell));
-        let mut blocks = rows.filter_map(|record| Some(rows::block(record.row?, &record.columns)?.0));
-        let size = self.volume.options.block_size;
-        blocks.find_map(|block| {
-            let fits = block.length <= size && block.base.is_multiple_of(size.into());
-            let bytes = self.bytes(&block, segments).filter(|_| fits)?;
-            Some((block, bytes))
-        })
-    }
-
-    /// The bytes of a block, if they are what was written.
-    fn bytes(&self, block: &BlockRef, segments: Option<&Segments>) -> Option<Block> {
-        match block.place {
-            Place::Segment { segment, offset } => {
-                let length = block.length as usize;
-                let bytes = segments?.read(segment, offset, length, crate::store::ReadMode::Blocking).ok()??;
-                block.verify(&bytes).then_some(bytes)
-            }
-            Place::Database | Place::File(_) | Place::Own(_) => {
-                let records = self.found.bytes.of(block.id).filter_map(|cell| self.pages.record(cell));
-                let mut all = records.filter_map(|record| Some(Block::copy_of(record.columns.get(1)?.blob()?)));
-                all.find(|bytes| block.verify(bytes))
-            }
-        }
-    }
-
     /// Brings the rows of inodes that are whole; tells their kinds.
     fn bring_inodes(
         &mut self,
@@ -391,6 +386,7 @@ impl Salvage<'_> {
             let Some((row, _, digest, _)) = row else { continue };
             let own = extents.get(ino).unwrap_or(&none);
             let lost = own.values().filter(|block| !blocks.contains_key(block)).count();
+            let is_damaged = own.values().any(|block| self.damaged_blocks.contains(block));
             let stored = own.values().filter_map(|block| blocks.get(block)).map(|length| u64::from(*length));
             let stored = stored.sum::<u64>() + row.inline.as_ref().map_or(0, |inline| inline.len() as u64);
             if lost > 0 {
@@ -400,6 +396,9 @@ impl Salvage<'_> {
             } else {
                 if digest.is_none() && self.volume.options.digests && row.kind != Kind::Directory {
                     self.undigested.insert(*ino);
+                }
+                if is_damaged {
+                    self.damaged_files.insert(*ino);
                 }
                 put_inode(connection, self.commit(), &row, digest.as_ref())?;
                 brought.insert(*ino, row.kind);
@@ -525,10 +524,13 @@ impl Salvage<'_> {
         let segments = target.segments.clone().map(Segments::new_to_read);
         let rows = Rows { connection, segments: segments.as_ref(), wait: &|| (), elsewhere: None };
         let scan = Scan { digester: &digester, rows: &rows, block_size: u64::from(self.volume.options.block_size) };
-        // What was made of blocks has no digest yet.
-        let mut unlike = scan.unlike()?;
-        unlike.retain(|row| !self.remade.contains(&row.ino) && !self.undigested.contains(&row.ino));
-        for row in unlike {
+        for (row, is_unread) in scan.unlike()? {
+            // What was made of blocks has no digest yet, and that of damaged bytes cannot be told.
+            let is_other = !self.remade.contains(&row.ino) && !self.undigested.contains(&row.ino);
+            if !is_other || is_unread && self.damaged_files.contains(&row.ino) {
+                continue;
+            }
+            self.damaged_files.remove(&row.ino);
             self.miss_inode(&row, "its content has another digest than was kept of it");
             drop_inode(connection, row.ino)?;
         }
@@ -600,40 +602,4 @@ fn below(mut path: Vec<u8>, name: &[u8]) -> Vec<u8> {
     }
     path.extend(name);
     path
-}
-
-/// Writes blocks, with how often each is named, to the new volume, from `tail` on; tells where they
-/// end.
-fn store(connection: &Connection, chunk: &[(NewBlock, i64)], into: Option<&Segments>, tail: Tail) -> Result<Tail> {
-    let blocks = chunk.iter().map(|(block, _)| block.clone()).collect::<Vec<_>>();
-    let (places, tail) = match into {
-        Some(segments) if !blocks.is_empty() => {
-            let (places, tail) = Segments::assign(tail, &blocks);
-            segments.append(&blocks, &places)?;
-            segments.sync(&places)?;
-            (places, tail)
-        }
-        _ => (vec![Place::Database; blocks.len()], tail),
-    };
-    connection.execute_batch("BEGIN").map_err(failed)?;
-    let bytes = "INSERT INTO block_bytes (id, bytes) VALUES (?1, ?2)";
-    let mut bytes = connection.prepare_cached(bytes).map_err(failed)?;
-    let segment = "INSERT INTO segments (id, length, live) VALUES (?1, ?2, ?3) ON CONFLICT (id) \
-                   DO UPDATE SET length = max(length, excluded.length), live = live + excluded.live";
-    let mut segment_row = connection.prepare_cached(segment).map_err(failed)?;
-    for ((block, refs), place) in chunk.iter().zip(places) {
-        let length = block.bytes.len() as u64;
-        match place {
-            Place::Database | Place::File(_) | Place::Own(_) => {
-                bytes.execute((sql(block.id.0), &block.bytes.contiguous()[..]))
-            }
-            Place::Segment { segment, offset } => {
-                segment_row.execute((segment, sql(offset + taken(length)), sql(taken(length))))
-            }
-        }
-        .map_err(failed)?;
-        put_block(connection, &block.at(place), *refs, &block.parts)?;
-    }
-    connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(PASSIVE)").map_err(failed)?;
-    Ok(tail)
 }

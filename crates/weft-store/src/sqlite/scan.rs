@@ -216,14 +216,16 @@ impl Scan<'_> {
         Ok(unlike)
     }
 
-    /// Inodes, other than directories, whose content gives another digest than their row has.
-    pub(super) fn unlike(&self) -> Result<Vec<InodeRow>> {
+    /// Inodes, other than directories, whose content gives another digest than their row has; with
+    /// true where it gives none, as a block cannot be read.
+    pub(super) fn unlike(&self) -> Result<Vec<(InodeRow, bool)>> {
         let mut unlike = Vec::new();
         self.each_inode(&mut go_on, |row| {
             if row.kind != Kind::Directory {
-                let digest = self.content_of(&Compared::new(self.rows), row)?.inode(row)?;
+                let kept = Compared::new(self.rows);
+                let digest = self.content_of(&kept, row)?.inode(row)?;
                 if digest != self.rows.inode(row.ino)?.and_then(|inode| inode.digest) {
-                    unlike.push(row.clone());
+                    unlike.push((row.clone(), kept.unread.get()));
                 }
             }
             Ok(())

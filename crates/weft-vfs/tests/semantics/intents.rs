@@ -690,3 +690,26 @@ fn a_salvage_that_fails_at_its_end_leaves_nothing() {
         assert_eq!(left.collect::<Vec<_>>(), ["new"], "{home:?}");
     }
 }
+
+#[test]
+fn what_was_synced_over_a_damaged_block_is_in_what_a_salvage_brings() {
+    for written in [BLOCK, 100] {
+        let files = Files::new(BlockHome::Segments);
+        let mounted = files.mount();
+        mounted.put_and_sync("file", &[1; 3 * BLOCK]);
+        mounted.vfs.commit().expect("committed");
+        let commits = mounted.vfs.stats().commits;
+        mounted.put_and_sync("file", &vec![7; written]);
+        mounted.put_and_sync("later", b"synced");
+        assert_eq!(mounted.vfs.stats().commits, commits, "the log alone has it");
+        flip_block(&files, &mounted, "file");
+        let new = Files { directory: tempfile::tempdir().expect("a directory"), home: BlockHome::Segments };
+        let told = sqlite::salvage(&files.crashed().path(), &new.path(), &mut |_| {}).expect("brought");
+        assert!(told.missing.iter().all(|missing| missing.kind == "bytes"), "{:?}", told.missing);
+        let mounted = new.mount();
+        assert_eq!(mounted.get("later").as_deref(), Ok(&b"synced"[..]));
+        let whole = [vec![7; BLOCK], vec![1; 2 * BLOCK]].concat();
+        let expected = if written == BLOCK { Ok(whole) } else { Err(ErrorKind::Corrupt) };
+        assert_eq!(mounted.get("file"), expected);
+    }
+}

@@ -79,7 +79,8 @@ impl Salvage<'_> {
             let suspect = self.found.damaged_inodes.get(ino);
             let kind = kinds.get(ino).copied().or_else(|| suspect.and_then(|suspect| suspect.kind));
             let is_file = kind.is_none_or(|kind| kind == Kind::File);
-            let lengths = own.iter().map(|(index, block)| Some((*index, u64::from(*blocks.get(block)?))));
+            let length = |block| blocks.get(block).filter(|_| !self.damaged_blocks.contains(block));
+            let lengths = own.iter().map(|(index, block)| Some((*index, u64::from(*length(block)?))));
             let lengths = lengths.collect::<Option<Vec<_>>>().filter(|_| is_file);
             let Some(lengths) = lengths else {
                 let why = format!("{ROW_GONE}; its content is not brought");
