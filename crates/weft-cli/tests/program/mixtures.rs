@@ -162,6 +162,15 @@ fn operations_that_a_volume_does_not_take_are_told_beforehand_and_given_up_by_na
     let refusal = &["the removal of /gone, was synced and cannot be applied", "--accept-loss"];
     place.weft(&["mount", "v", "m"]).failed(refusal);
     place.weft(&["export", "v", "out"]).could_not(refusal);
+    // A salvage gives them up as well, so that what it brings can be mounted.
+    let said = place.weft(&["check", "--salvage", "v", "new"]);
+    for words in ["operation /gone: operation ", "the removal", "cannot be applied", "it is given up"] {
+        assert!(said.code == 1 && said.out.contains(words), "no '{words}' in {said:?}");
+    }
+    place.weft(&["check", "new"]).well();
+    place.weft(&["mount", "new", "m"]).well();
+    assert_eq!(fs::read(directory.join("later")).unwrap(), b"synced");
+    place.umount();
     let said = place.weft(&["mount", "--accept-loss", "v", "m"]);
     assert!(said.code == 0 && said.err.contains("the removal of /gone"), "{said:?}");
     assert!(said.err.contains("kept a copy of what is given up"), "{said:?}");

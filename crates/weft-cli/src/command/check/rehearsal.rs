@@ -15,21 +15,28 @@ pub fn rehearse(location: &Location, waiting: &Waiting) -> Vec<Finding> {
     if waiting.operations == 0 || waiting.lost.is_some() {
         return Vec::new();
     }
-    // The check of its rows reports why it cannot be opened.
-    let Ok(volume) = location.open_to_read(OpenOptions::default()) else { return Vec::new() };
-    let file = volume.layout.as_ref().and_then(|layout| {
-        let _rights = layout.rights().ok()?;
-        IntentLog::read(&layout.log).ok().flatten()
-    });
-    let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
-    match Vfs::rehearse(volume.store, log) {
-        Ok(found) => findings(found),
-        Err(error) => {
+    match unapplied(location) {
+        None => Vec::new(),
+        Some(Ok(found)) => findings(found),
+        Some(Err(error)) => {
             let what = format!("the operations in the intent log could not be tried: {error}");
             let outcome = if error.kind() == ErrorKind::Corrupt { Outcome::Damaged } else { Outcome::Note };
             vec![Finding { path: None, what, outcome }]
         }
     }
+}
+
+/// Returns the operations in the intent log of a volume that a mount could not apply; none if the
+/// volume cannot be opened.
+pub fn unapplied(location: &Location) -> Option<weft_vfs::Result<UnappliedList>> {
+    // The check of its rows reports why it cannot be opened.
+    let volume = location.open_to_read(OpenOptions::default()).ok()?;
+    let file = volume.layout.as_ref().and_then(|layout| {
+        let _rights = layout.rights().ok()?;
+        IntentLog::read(&layout.log).ok().flatten()
+    });
+    let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
+    Some(Vfs::rehearse(volume.store, log))
 }
 
 fn findings(found: UnappliedList) -> Vec<Finding> {

@@ -1,7 +1,9 @@
 //! `weft check --salvage`.
 
-use crate::command::mounted;
+use super::rehearsal;
 use crate::command::transfer::{Unfinished, steps};
+use crate::command::{mounted, one_line};
+use crate::opened::Opened;
 use crate::shown::{self, counted};
 use crate::size::show;
 use anyhow::{Context, Result};
@@ -11,7 +13,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use weft_store::Location;
+use weft_store::log::Loss;
+use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::{Making, Missing, Salvaged};
+use weft_vfs::{Options, Unapplied};
 
 /// Copies the readable parts of a broken volume to a new one. Exit code 1 if something is missing.
 pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
@@ -25,13 +30,48 @@ pub fn run(volume: &Path, new: &Path, json: bool) -> Result<ExitCode> {
     let bar = steps();
     let salvaged = volume.salvage(&new, making, &mut |progress| bar.show(progress));
     drop(bar);
-    let salvaged = salvaged.with_context(|| format!("cannot salvage volume {volume}"))?;
+    let mut salvaged = salvaged.with_context(|| format!("cannot salvage volume {volume}"))?;
+    give_up(&new, &mut salvaged)?;
     if json {
         outln!("{:#}", as_json(&salvaged));
     } else {
         print(&salvaged, &new);
     }
     Ok(if salvaged.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Gives up the operations that wait in the volume `new` and that it cannot take, as what they are
+/// about could not be salvaged, so that it can be mounted. The others are applied with that.
+fn give_up(new: &Location, salvaged: &mut Salvaged) -> Result<()> {
+    if salvaged.waiting == 0 {
+        return Ok(());
+    }
+    let Some(Ok(unapplied)) = rehearsal::unapplied(new) else { return Ok(()) };
+    if unapplied.named.is_empty() {
+        return Ok(());
+    }
+    let given_up = |Unapplied { op, path, kind, why }| Missing {
+        kind: "operation",
+        what: path,
+        why: format!("operation {}, {kind}, was synced and cannot be applied: {why}; it is given up", op.0),
+    };
+    salvaged.missing.extend(unapplied.named.into_iter().map(given_up));
+    if unapplied.more > 0 {
+        let why = format!("{} more that cannot be applied are given up", unapplied.more);
+        salvaged.missing.push(Missing { kind: "operation", what: b"others".into(), why });
+    }
+    let path = new.path().context("the new volume is in files")?;
+    let hold = OpenOptions { loss: Loss::Accept, ..OpenOptions::default() };
+    let options = Options { background: false, ..Options::default() };
+    match Opened::open(path, options, hold).and_then(Opened::close) {
+        Ok(()) => salvaged.waiting = 0,
+        // The volume is there, and its first mount says the same.
+        Err(error) => {
+            let what = b"that wait in the intent log".into();
+            salvaged.missing.push(Missing { kind: "operations", what, why: one_line(&error) });
+        }
+    }
+    Ok(())
 }
 
 /// Returns the number of missing parts by kind.
@@ -45,11 +85,14 @@ fn print(salvaged: &Salvaged, new: &Location) {
     for Missing { kind, what, why } in &salvaged.missing {
         outln!("{kind} {}: {}", shown::message(&String::from_utf8_lossy(what)), shown::message(why));
     }
-    let Salvaged { files, directories, others, bytes, nameless, unproved, .. } = salvaged;
-    let but = match unproved {
-        0 => String::new(),
-        count => format!(" but {} that may be incomplete", counted(*count, "file", "files")),
+    let Salvaged { files, directories, others, bytes, nameless, unproved, damaged, .. } = salvaged;
+    let but = |count, how| match count {
+        0 => None,
+        count => Some(format!("{} {how}", counted(count, "file", "files"))),
     };
+    let but = [but(*damaged, "with damaged bytes"), but(*unproved, "that may be incomplete")];
+    let but = but.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+    let but = if but.is_empty() { but } else { format!(" but {but}") };
     outln!(
         "{new}: {}, {} and {}, {}, all verified{but}",
         counted(*files, "file", "files"),
@@ -101,6 +144,7 @@ fn as_json(salvaged: &Salvaged) -> Value {
         "proved_by_entries": salvaged.by_entries,
         "verified_by_rows": salvaged.by_rows,
         "unproved": salvaged.unproved,
+        "with_damaged_bytes": salvaged.damaged,
         "operations_waiting": salvaged.waiting,
         "missing_by_kind": counts(salvaged),
         "missing": salvaged.missing.iter().map(missing).collect::<Vec<_>>(),
