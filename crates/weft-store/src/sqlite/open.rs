@@ -262,7 +262,9 @@ fn open_for(path: &Path, loss: Loss, purpose: Purpose) -> Result<Volume> {
         .or_else(|refusal| {
             let lost = Lost { set_aside: std::mem::take(&mut set_aside), is_wal_lost };
             let opened = (&layout, &newest, &connection, &*database);
-            Err(if is_given_up { lost.give_up(opened, refusal)? } else { refusal })
+            // What only a salvage reads keeps all that it can use.
+            let is_repairable = matches!(refusal, Error::Corrupt(_)) && !shape::is_beyond_repair(&connection);
+            Err(if is_given_up && is_repairable { lost.give_up(opened, refusal)? } else { refusal })
         })?;
     let segments = Segments::of(&layout).map(Arc::new);
     if let Some(segments) = &segments {

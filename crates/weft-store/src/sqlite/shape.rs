@@ -102,6 +102,11 @@ pub(super) fn refuse_to_write(connection: &Connection) -> Result<()> {
     refuse(&misfits(connection)?, Weight::Surplus, SALVAGE)
 }
 
+/// True if no repair puts the schema right.
+pub(super) fn is_beyond_repair(connection: &Connection) -> bool {
+    misfits(connection).map_or(true, |misfits| is_hopeless(&misfits))
+}
+
 /// Refuses a database that cannot be read.
 pub(super) fn refuse_to_read(connection: &Connection) -> Result<()> {
     refuse(&misfits(connection)?, Weight::Lacking, SALVAGE)

@@ -149,3 +149,19 @@ fn a_write_ahead_log_from_before_a_repair_of_the_schema_is_not_used_after_it() {
         assert!(refused.contains("not of this state of the database"), "{refused}");
     }
 }
+
+#[test]
+fn a_volume_that_no_repair_helps_keeps_its_logs_for_a_salvage() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = crashed(&directory, home, |_| ());
+        fs::remove_file(wal(&path)).expect("there was one");
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        connection.execute_batch("ALTER TABLE fileatt ADD COLUMN extra TEXT").expect("edited");
+        drop(connection);
+        let content = fs::read(log(&path)).expect("there");
+        let refused = open_with(&path, Loss::Accept).map(drop).expect_err("refused").to_string();
+        assert!(refused.contains("--salvage") && !refused.contains("is accepted"), "{refused}");
+        assert_eq!(fs::read(log(&path)).expect("it stays"), content);
+    }
+}
