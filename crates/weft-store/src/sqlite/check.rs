@@ -83,18 +83,27 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
     let _hold = hold(&layout)?;
     if let Some(refusal) = lost_wal::refusal(&layout, &layout)? {
         // SQLite would pass over damage, and delete it when it closes.
-        return Ok(vec![Finding { path: None, what: refusal.to_string(), outcome: Outcome::Damaged }]);
+        return Ok(vec![damage(refusal.to_string())]);
     }
     // Before anything else opens the database, as below.
     let list = free_pages::look(&layout)?;
     let alone = Alone::look(&layout);
-    let (connection, _) = connect_somehow(&layout, 64).map_err(|error| alone.explain(error, &layout))?;
+    let connected = match connect_somehow(&layout, 64) {
+        Err(Error::Corrupt(what)) => return Ok(vec![damage(what)]),
+        connected => connected,
+    };
+    let (connection, _) = connected.map_err(|error| alone.explain(error, &layout))?;
     leave_wal(&layout, &connection)?;
     if let Err(Error::Lost(what)) = alone.refuse_foreign(&connection, &layout) {
-        return Ok(vec![Finding { path: None, what, outcome: Outcome::Damaged }]);
+        return Ok(vec![damage(what)]);
     }
     let list = list.map_or(FreePages::AsFound, FreePages::Damaged);
     check_rows(connection, layout, options, (None, list), progress)
+}
+
+/// The finding about a volume of which nothing else can be asked.
+fn damage(what: String) -> Finding {
+    Finding { path: None, what, outcome: Outcome::Damaged }
 }
 
 /// Checks a volume where nothing can be written, by a copy of its database.
@@ -108,9 +117,12 @@ fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn Fn
     }
     let reading = Reading::open(layout, Need::Changes)?;
     if let Some(refusal) = lost_wal::refusal(layout, &reading.layout)? {
-        return Ok(vec![Finding { path: None, what: refusal.to_string(), outcome: Outcome::Damaged }]);
+        return Ok(vec![damage(refusal.to_string())]);
     }
-    let connection = reading.connect(64)?;
+    let connection = match reading.connect(64) {
+        Err(Error::Corrupt(what)) => return Ok(vec![damage(what)]),
+        connected => connected?,
+    };
     check_rows(connection, reading.layout.clone(), options, (None, FreePages::AsFound), progress)
 }
 

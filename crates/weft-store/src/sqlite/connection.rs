@@ -81,6 +81,7 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
     // Keeps plans from being remade at each binding.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
     super::sums::register(&connection)?;
+    super::shape::refuse_views(&connection)?;
     Ok(connection)
 }
 
@@ -114,5 +115,6 @@ pub(super) fn connect_beside(database: &Path) -> Result<Connection> {
     // Opens the logs. If they cannot be opened, reads return the error.
     let _ = connection.query_row("PRAGMA schema_version", (), |_| Ok(()));
     super::sums::register(&connection)?;
+    super::shape::refuse_views(&connection)?;
     Ok(connection)
 }

@@ -97,6 +97,36 @@ fn columns(connection: &Connection, table: &str) -> Result<Vec<String>> {
     rows.collect::<rusqlite::Result<_>>().map_err(failed)
 }
 
+/// Refuses a database in which something else than a table of its own has the name of one of
+/// Weft's: reading of a view runs what it is made of, which may never end. What SQLite cannot tell
+/// of the schema it tells whoever reads.
+pub(super) fn refuse_views(connection: &Connection) -> Result<()> {
+    let all = "SELECT type, name FROM sqlite_schema WHERE type = 'view' OR type = 'table' AND rootpage IS 0";
+    let found = || -> rusqlite::Result<Option<(String, String)>> {
+        let mut statement = connection.prepare(all)?;
+        let mut rows = statement.query(())?;
+        while let Some(row) = rows.next()? {
+            let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
+            // SQLite takes names for the same whose case differs.
+            if tables().any(|table| table.eq_ignore_ascii_case(&name)) {
+                return Ok(Some((kind, name)));
+            }
+        }
+        Ok(None)
+    };
+    let Ok(Some((kind, name))) = found() else { return Ok(()) };
+    let what = if kind == "view" { "a view" } else { "a virtual table" };
+    Err(Error::Corrupt(format!(
+        "the tables of the volume are not as Weft made them: {name} is {what}, so that nothing is read of it; restore \
+         the volume from a copy, or {SALVAGE}"
+    )))
+}
+
+/// The names of the tables of a volume.
+fn tables() -> impl Iterator<Item = &'static str> {
+    TABLES.lines().filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
+}
+
 /// Refuses a database that cannot be written safely.
 pub(super) fn refuse_to_write(connection: &Connection) -> Result<()> {
     refuse(&misfits(connection)?, Weight::Surplus, SALVAGE)

@@ -159,3 +159,43 @@ fn so_is_one_in_postgresql() {
         judge(case, &look, &read, &before);
     }
 }
+
+/// A view may have rows without end.
+#[test]
+fn a_view_in_the_place_of_a_table_is_told_before_anything_is_read_of_it() {
+    for (home, table) in HOMES.into_iter().cycle().zip(["commits", "volume", "fileatt", "naming", "segments"]) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, home);
+        let connection = rusqlite::Connection::open(database(&path)).expect("opened");
+        let columns = format!("SELECT group_concat('n AS ' || name) FROM pragma_table_info('{table}')");
+        let columns: String = connection.query_row(&columns, (), |row| row.get(0)).expect("a table");
+        let view = format!(
+            "ALTER TABLE {table} RENAME TO hidden; CREATE VIEW {} AS WITH RECURSIVE r (n) AS \
+             (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT {columns} FROM r",
+            table.to_uppercase()
+        );
+        connection.execute_batch(&view).expect("edited");
+        drop(connection);
+        let words = format!("{} is a view", table.to_uppercase());
+        let told = |what: &str| what.contains(&words) && what.contains("--salvage");
+        for findings in [look(&path, Repair::No), look(&path, Repair::Yes)] {
+            assert!(findings.len() == 1 && told(&findings[0].what), "{findings:?}");
+            assert_eq!(findings[0].outcome, Outcome::Damaged);
+        }
+        let errors = [
+            open(&path).map(drop),
+            sqlite::open_to_read(&path, log::Loss::Accept).map(drop),
+            sqlite::header(&path).map(drop),
+            sqlite::commits(&path).map(drop),
+            sqlite::waiting(&path).map(drop),
+            sqlite::scrub(&path, &mut |_| {}).map(drop),
+        ];
+        for error in errors {
+            let error = error.expect_err("refused");
+            assert!(told(&error.to_string()), "{error}");
+        }
+        let new = directory.path().join("new");
+        sqlite::salvage(&path, &new, &mut |_| {}).expect("brought");
+        open(&new).expect("opens");
+    }
+}
