@@ -7,7 +7,7 @@ use super::check::newest;
 use super::connection::{self, Access, AtClose, connect_somehow};
 use super::foreign::Alone;
 use super::holder::InUse;
-use super::layout::{Layout, beside, remove_file};
+use super::layout::{Layout, beside};
 use super::lost_wal::LostWal;
 use super::medium::{self, Medium, Need, Reading};
 use super::names::Names;
@@ -310,12 +310,7 @@ fn judge_wal(layout: &Layout, alone: &Alone, loss: Loss) -> Result<(Vec<PathBuf>
         return Err(lost.refusal(layout));
     }
     let set_aside = aside::set_aside(layout)?;
-    if lost.gap.is_some() {
-        // There is a copy.
-        remove_file(&layout.wal())?;
-        aside::sync_beside(&layout.wal())?;
-    }
-    Ok((set_aside, lost.given_up(layout)))
+    Ok((set_aside, lost.give_up(layout, layout, alone)?))
 }
 
 /// Opens the volume at `path` to read it: as [`open`], and also where nothing can be written.
@@ -326,14 +321,10 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     }
     let reading = Reading::open(&layout, Need::Operations)?;
     // By the copy, which SQLite can open.
-    let given_up = match LostWal::look(&reading.layout, &Alone::look(&reading.layout))? {
+    let alone = Alone::look(&reading.layout);
+    let given_up = match LostWal::look(&reading.layout, &alone)? {
         Some(lost) if loss == Loss::Refuse => return Err(lost.refusal(&layout)),
-        Some(lost) => {
-            if lost.gap.is_some() {
-                remove_file(&reading.layout.wal())?;
-            }
-            lost.given_up(&layout)
-        }
+        Some(lost) => lost.give_up(&layout, &reading.layout, &alone)?,
         None => Vec::new(),
     };
     let connection = reading.connect(32)?;

@@ -13,6 +13,7 @@ mod blocks;
 mod intents;
 mod logs;
 mod made;
+mod older;
 mod overlay;
 mod pages;
 mod rows;
@@ -64,6 +65,12 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 pub(super) fn volume_in(page: &[u8]) -> Option<Header> {
     let record = pages::only_record(page)?;
     rows::volume(&record.columns).and_then(|(volume, holds)| holds.then_some(volume))
+}
+
+/// True if all rows in a page of the database have sums, lie in it as a whole and are as they were
+/// written.
+pub(super) fn holds(page: &[u8]) -> bool {
+    pages::records(page).is_some_and(|records| !records.is_empty() && records.iter().all(rows::holds))
 }
 
 /// Something that could not be salvaged, or not as it was.

@@ -16,13 +16,19 @@
 //! byte. So in all lives of the log but its first a frame may be torn that looks rotten
 //! ([`super::torn`]).
 
+mod corrected;
+
 use super::layout::beside;
 use crate::error::{Error, Result};
 use crate::files;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+/// Bytes of a page where nothing tells: SQLite's own choice.
+pub(super) const PAGE_DEFAULT: usize = 4096;
 
 /// Bytes of the header of the log.
 const HEADER_BYTES: usize = 32;
@@ -201,6 +207,8 @@ pub(super) struct End {
 pub(super) struct Wal {
     file: File,
     path: PathBuf,
+    /// Bytes that are read in the place of those in the file, by their offsets.
+    corrections: BTreeMap<u64, u8>,
 }
 
 impl Wal {
@@ -223,7 +231,7 @@ impl Wal {
     fn open_by(options: &OpenOptions, database: &Path) -> Result<Option<Wal>> {
         let path = Wal::path_of(database);
         match files::open(options, &path) {
-            Ok(file) => Ok(Some(Wal { file, path })),
+            Ok(file) => Ok(Some(Wal { file, path, corrections: BTreeMap::new() })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(source) => Err(Error::Io { what: "cannot open", path, source }),
         }
@@ -248,7 +256,9 @@ impl Wal {
         let mut header = [0; HEADER_BYTES];
         self.read(&mut header, 0)?;
         let Some(header) = Header::decode(&header) else {
-            let holds_frames = size > HEADER_BYTES as u64 && header != [0; HEADER_BYTES];
+            // Nor is one of zeros a header that was not written where frames follow.
+            let is_rest = |header| Ok::<_, Error>(header != [0; HEADER_BYTES] || !self.judge(PAGE_DEFAULT)?.is_empty());
+            let holds_frames = size > HEADER_BYTES as u64 && is_rest(header)?;
             found.rot = holds_frames.then(|| Rot { why: "its header is damaged".into(), is_certain: true });
             return Ok(found);
         };
@@ -292,7 +302,6 @@ impl Wal {
             return Ok(Vec::new());
         }
         self.read(&mut header, 0)?;
-        self.read(&mut bytes, first)?;
         let guess = Header {
             page_bytes,
             big_endian: if word(&header, 0, true) & !1 == MAGIC {
@@ -301,7 +310,7 @@ impl Wal {
                 cfg!(target_endian = "big")
             },
             life: word(&header, 12, true),
-            salts: bytes[8..16].try_into().expect("eight bytes"),
+            salts: self.guess_salts(&mut bytes)?,
             sum: Sum::read(&header, 24),
         };
         let header = Header::decode(&header).unwrap_or(guess);
@@ -326,6 +335,16 @@ impl Wal {
         let end = judged.iter().rposition(|frame| frame.state == State::Whole && frame.pages > 0);
         judged.truncate(end.map_or(0, |end| end + 1));
         Ok(judged)
+    }
+
+    /// The salts of the first frame, or of the second one if the first has none.
+    fn guess_salts(&self, bytes: &mut [u8]) -> Result<[u8; 8]> {
+        let (first, second) = (HEADER_BYTES as u64, (HEADER_BYTES + bytes.len()) as u64);
+        self.read(bytes, first)?;
+        if bytes[8..16] == [0; 8] && second + bytes.len() as u64 <= self.size()? {
+            self.read(bytes, second)?;
+        }
+        Ok(bytes[8..16].try_into().expect("eight bytes"))
     }
 
     /// Bytes of a page, as the header says, if that is whole.
@@ -389,7 +408,12 @@ impl Wal {
     }
 
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<()> {
-        self.file.read_exact_at(bytes, at).map_err(self.io("cannot read"))
+        self.file.read_exact_at(bytes, at).map_err(self.io("cannot read"))?;
+        for (place, byte) in self.corrections.range(at..at + bytes.len() as u64) {
+            // Its place in a buffer is no larger than that.
+            bytes[usize::try_from(place - at).expect("in the buffer")] = *byte;
+        }
+        Ok(())
     }
 
     /// The page in the frame at `offset`, which is as long as `page`.
@@ -461,27 +485,38 @@ impl Suspect<'_> {
         self.bytes.iter().enumerate().any(|(other, byte)| *byte != 0 && part(other) == part(at))
     }
 
-    /// Returns the offset of the word in which one changed byte would make the checksum right. The
-    /// sums are linear: a change of a word by *d* changes both by *d* times a number that follows
-    /// from the word's place alone. A sector of zeros and a single other byte is taken for rot now
-    /// and then, if it was not written: that is refused, and not lost.
+    /// Returns the offset of the word in which one changed byte would make the checksum right. A
+    /// sector of zeros and a single other byte is taken for rot now and then, if it was not
+    /// written: that is refused, and not lost.
     fn wrong_word(&self) -> Option<usize> {
+        self.wrong_words(|at| self.was_written(at)).first().map(|(at, _)| *at)
+    }
+
+    /// The words among those that `may` be wrong in which one changed byte would make the checksum
+    /// right, from the last one on, with their offsets and what they then are. The sums are linear:
+    /// a change of a word by *d* changes both by *d* times a number that follows from the word's
+    /// place alone. The numbers of some places differ by a multiple of 256 or more, so that a
+    /// change of the highest byte may fit at several of them.
+    fn wrong_words(&self, may: impl Fn(usize) -> bool) -> Vec<(usize, u32)> {
         let stored = Sum::read(self.bytes, 16);
         let wanted = (stored.0.wrapping_sub(self.right.0), stored.1.wrapping_sub(self.right.1));
         let places = (0..8).step_by(4).chain((FRAME_HEADER_BYTES..self.bytes.len()).step_by(4)).collect::<Vec<_>>();
+        let mut found = Vec::new();
         // How a change by 1 of the first and of the second word of a pair shows in the sums after
         // the last pair.
         let (mut first, mut second) = ((1u32, 1u32), (0u32, 1u32));
         for pair in places.chunks_exact(2).rev() {
             for (weight, at) in [(first, pair[0]), (second, pair[1])] {
                 let old = word(self.bytes, at, self.header.big_endian);
-                let fits = |change: u32| {
-                    let differs = old ^ old.wrapping_add(change);
+                let fits = |change: &u32| {
+                    let differs = old ^ old.wrapping_add(*change);
                     let is_one_byte = differs.leading_zeros() / 8 + differs.trailing_zeros() / 8 == 3;
-                    is_one_byte && (weight.0.wrapping_mul(change), weight.1.wrapping_mul(change)) == wanted
+                    is_one_byte && (weight.0.wrapping_mul(*change), weight.1.wrapping_mul(*change)) == wanted
                 };
-                if changes().any(fits) && self.was_written(at) {
-                    return Some(at);
+                if let Some(change) = changes().find(fits)
+                    && may(at)
+                {
+                    found.push((at, old.wrapping_add(change)));
                 }
             }
             let through = |(a, b): (u32, u32)| {
@@ -490,7 +525,7 @@ impl Suspect<'_> {
             };
             (first, second) = (through(first), through(second));
         }
-        None
+        found
     }
 }
 

@@ -4,12 +4,14 @@
 use crate::check::sample_volume;
 use crate::contract::HOMES;
 use crate::crash::{copy, wal};
+use crate::moments::Mount;
 use crate::salvage::{Contents, contents};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use weft_block::Slice;
-use weft_store::sqlite::{Salvaged, open, salvage};
+use weft_store::log::Loss;
+use weft_store::sqlite::{Salvaged, open, open_with, salvage};
 use weft_store::*;
 
 /// Returns the contents of a volume.
@@ -130,4 +132,94 @@ fn a_log_that_cannot_be_read_is_told() {
     fs::create_dir(wal(&path)).expect("made");
     let told = salvaged(&path, &directory.path().join("new"));
     assert!(of_wal(&told)[0].contains("nothing of it is used"), "{:?}", told.missing);
+}
+
+/// Bytes of a frame.
+const FRAME: usize = 24 + 4096;
+
+/// Damage that the log's own sums put right.
+fn determined(whole: &[u8]) -> Vec<Vec<u8>> {
+    let flipped = |at: usize| {
+        let mut bytes = whole.to_vec();
+        bytes[at] ^= 4;
+        bytes
+    };
+    let frames = (32..whole.len()).step_by(3 * FRAME).chain([whole.len() - FRAME]);
+    let in_frames = frames.flat_map(|frame| [1, 13, 17, 24, 1001, 4118].map(|at| frame + at));
+    let zeroed = [vec![0; 32], whole[32..].to_vec()].concat();
+    (0..32).chain(in_frames).map(flipped).chain([zeroed]).collect()
+}
+
+#[test]
+fn what_the_log_itself_puts_right_costs_nothing() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = killed(&directory, home);
+        let last = directory.path().join("last");
+        copy(&path, &last);
+        let (expected, whole) = (written(&last), fs::read(wal(&path)).expect("read"));
+        for (n, bytes) in determined(&whole).into_iter().enumerate() {
+            let [damaged, new] = ["damaged", "new"].map(|name| directory.path().join(format!("{name} {n}")));
+            copy(&path, &damaged);
+            fs::write(wal(&damaged), &bytes).expect("written");
+            let refused = open(&damaged).map(drop).expect_err("refused").to_string();
+            assert!(refused.contains("--salvage") && refused.contains("write-ahead log"), "{n}: {refused}");
+            let told = salvaged(&damaged, &new);
+            assert!(written(&new) == expected, "{home:?} {n}: {:?}", told.missing);
+            assert!(of_wal(&told).iter().any(|why| why.contains("put right")), "{:?}", told.missing);
+            let volume = open_with(&damaged, Loss::Accept).expect("accepted");
+            assert!(contents(&*volume.store) == expected, "{home:?} {n}: {:?}", volume.given_up);
+            let copy = PathBuf::from(format!("{}.aside-1", wal(&damaged).display()));
+            assert!(fs::read(copy).expect("kept") == bytes);
+        }
+    }
+}
+
+/// The header of the log was synced before any frame was written.
+#[test]
+fn a_log_without_its_first_sector_is_told_and_brought() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = killed(&directory, home);
+        let [last, new] = ["last", "new"].map(|name| directory.path().join(name));
+        copy(&path, &last);
+        let mut bytes = fs::read(wal(&path)).expect("read");
+        bytes[..512].fill(0);
+        fs::write(wal(&path), &bytes).expect("written");
+        let refused = open(&path).map(drop).expect_err("refused").to_string();
+        assert!(refused.contains("its header is damaged"), "{refused}");
+        let told = salvaged(&path, &new);
+        assert!(written(&new) == written(&last), "{:?}", told.missing);
+    }
+}
+
+/// A run of wrong bytes in any frame, which the intent log tells from a tear.
+#[test]
+fn a_damaged_log_costs_no_more_in_a_salvage_than_in_a_mount_that_accepts_the_loss() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (path, crashed) = (sample_volume(&directory, BlockHome::Segments), directory.path().join("crashed"));
+    let mut mount = Mount::begin(&path, Loss::Refuse);
+    commit(&*mount.store, 0..8);
+    mount.name(mount.store.header().expect("readable").commit);
+    copy(&path, &crashed);
+    mount.copy_log(&crashed);
+    let (newest, whole) = (contents(&*mount.store), fs::read(wal(&crashed)).expect("read"));
+    let mut newer = 0;
+    for (n, frame) in (32..whole.len()).step_by(FRAME).enumerate() {
+        let [damaged, new] = ["damaged", "new"].map(|name| directory.path().join(format!("{name} {n}")));
+        copy(&crashed, &damaged);
+        mount.copy_log(&damaged);
+        let mut bytes = whole.clone();
+        bytes[frame + 24..frame + FRAME].iter_mut().for_each(|byte| *byte ^= 0x55);
+        fs::write(wal(&damaged), &bytes).expect("written");
+        let told = salvaged(&damaged, &new);
+        let brought = written(&new);
+        let accepted = contents(&*open_with(&damaged, Loss::Accept).expect("accepted").store);
+        for (ino, content) in &accepted {
+            let is_known = |found: &_| found == content || Some(found) == newest.get(ino);
+            assert!(brought.get(ino).is_some_and(is_known), "inode {ino}, frame {n}: {:?}", told.missing);
+        }
+        newer += usize::from(brought == newest && accepted != newest);
+    }
+    assert!(newer > 5, "{newer}: most frames are written again later");
 }

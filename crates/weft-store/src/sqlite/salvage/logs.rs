@@ -5,16 +5,17 @@
 //! begin after that, and if the last commit of the database is the same one with it. Both are told
 //! by rows, for SQLite may not be able to read any.
 
-use super::overlay::Overlay;
+use super::overlay::{Log, Overlay};
 use super::pages::{Pages, page_bytes};
 use super::rows::{self, Found};
-use super::{Missing, io};
+use super::{Missing, io, older};
 use crate::error::Result;
 use crate::files;
+use crate::log::misfit;
 use crate::sqlite::gap::{self, Gap};
 use crate::sqlite::inspect::inspect;
 use crate::sqlite::layout::Layout;
-use crate::sqlite::wal::Wal;
+use crate::sqlite::wal::{PAGE_DEFAULT, Wal};
 use crate::store::Header;
 use std::path::Path;
 
@@ -39,40 +40,71 @@ pub(super) fn look(layout: &Layout, progress: &mut dyn FnMut(u64, u64)) -> Resul
     if let Err(error) = inspect(layout) {
         told.push(missing("volume", &layout.volume, error.to_string()));
     }
-    let wal = layout.wal();
-    let overlay = match overlay(layout) {
-        Ok(Some((overlay, damage))) => {
-            told.extend(damage.map(|damage| missing("write-ahead log", &wal, damage)));
-            Some(overlay).filter(|overlay| !overlay.is_empty())
+    let of_log = |why: String| missing("write-ahead log", &layout.wal(), why);
+    let log = log(layout).unwrap_or_else(|error| {
+        told.push(of_log(format!("{error}; nothing of it is used")));
+        None
+    });
+    let alone = find(layout, None, progress)?;
+    let Some(log) = log else { return Ok(alone.with(told)) };
+    told.extend(corrected(&log.corrected).map(of_log));
+    let first = gap::scan(log.taken.wal())?.1;
+    let other = |found: &Found| before_log(&alone.found, first.as_ref()).or_else(|| foreign(&alone.found, found));
+    let taken = if log.taken.is_empty() { None } else { Some(find(layout, Some(&log.taken), progress)?) };
+    let is_damaged = log.damage.is_some() || is_behind(layout, &taken.as_ref().unwrap_or(&alone).found);
+    let damage = log.damage.clone().unwrap_or_else(|| format!("what follows its frame {} is damaged", log.frames));
+    if let Some(behind) = log.behind.filter(|_| is_damaged) {
+        let mut all = find(layout, Some(&behind), progress)?;
+        if other(&all.found).is_none() && !all.found.inodes.is_empty() {
+            told.push(of_log(format!("{damage}; {} whole frames before and behind it are used", log.all)));
+            if behind.has_lost() {
+                all.pages = all.pages.with(log.taken);
+                told.extend(older::take(&all.pages, &mut all.found).map(of_log));
+            }
+            return Ok(all.with(told));
         }
-        Ok(None) => None,
-        Err(error) => {
-            told.push(missing("write-ahead log", &wal, format!("{error}; nothing of it is used")));
-            None
-        }
-    };
-    let pages = open(layout, None)?;
-    let (found, damaged) = rows::find(&pages, progress);
-    let alone = Looked { pages, found, damaged, missing: told };
-    let Some(overlay) = overlay else { return Ok(alone) };
-    let pages = open(layout, Some(overlay))?;
-    let (found, damaged) = rows::find(&pages, progress);
-    let first = gap::first_in_log(layout)?;
-    let unused = match older(&alone.found, first.as_ref()).or_else(|| foreign(&alone.found, &found)) {
-        Some(why) => Some(format!("{why}, so it is of another moment: nothing of it is used")),
-        None if found.inodes.is_empty() => {
-            Some("no inode can be read with it; what the database has without it is brought, and may be older".into())
-        }
-        None => None,
-    };
-    match unused {
-        Some(why) => {
-            let mut alone = alone;
-            alone.missing.push(missing("write-ahead log", &wal, why));
-            Ok(alone)
-        }
-        None => Ok(Looked { pages, found, damaged, missing: alone.missing }),
     }
+    if log.damage.is_some() {
+        let frames = log.frames;
+        let rest = format!("the {frames} whole frames before it are used, and commits behind them are missing");
+        told.push(of_log(format!("{damage}; {rest}")));
+    }
+    let Some(taken) = taken else { return Ok(alone.with(told)) };
+    let unused = match other(&taken.found) {
+        Some(why) => format!("{why}, so it is of another moment: nothing of it is used"),
+        None if taken.found.inodes.is_empty() => {
+            "no inode can be read with it; what the database has without it is brought, and may be older".into()
+        }
+        None => return Ok(taken.with(told)),
+    };
+    told.push(of_log(unused));
+    Ok(alone.with(told))
+}
+
+impl Looked {
+    fn with(self, missing: Vec<Missing>) -> Looked {
+        Looked { missing, ..self }
+    }
+}
+
+/// The rows of the database of `layout` under `overlay`.
+fn find(layout: &Layout, overlay: Option<&Overlay>, progress: &mut dyn FnMut(u64, u64)) -> Result<Looked> {
+    let pages = open(layout, overlay.cloned())?;
+    let (found, damaged) = rows::find(&pages, progress);
+    Ok(Looked { pages, found, damaged, missing: Vec::new() })
+}
+
+/// Describes damage that the log itself puts right.
+fn corrected(corrected: &[String]) -> Option<String> {
+    let more = corrected.len().checked_sub(1)?;
+    let and = if more > 0 { format!("; {more} more bytes are wrong") } else { String::new() };
+    Some(format!("{}{and}; that is put right, and its frames are used", corrected[0]))
+}
+
+/// True if the intent log knows of commits that a volume with the rows `found` lacks.
+fn is_behind(layout: &Layout, found: &Found) -> bool {
+    let misfit = found.volume.as_ref().and_then(|volume| misfit(&layout.log, volume).ok()?);
+    misfit.is_some_and(|misfit| misfit.is_ahead)
 }
 
 fn open(layout: &Layout, overlay: Option<Overlay>) -> Result<Pages> {
@@ -81,21 +113,21 @@ fn open(layout: &Layout, overlay: Option<Overlay>) -> Result<Pages> {
     Pages::open(file, overlay).map_err(io("cannot read", &layout.database))
 }
 
-/// The pages of the write-ahead log, if there is one, and what is damaged of it.
-fn overlay(layout: &Layout) -> Result<Option<(Overlay, Option<String>)>> {
+/// The pages of the write-ahead log, if there is one.
+fn log(layout: &Layout) -> Result<Option<Log>> {
     let Some(wal) = Wal::look(&layout.database)? else { return Ok(None) };
     let file = files::open(files::options().read(true), &layout.database);
     let file = file.map_err(io("cannot open", &layout.database))?;
     let page_bytes = match page_bytes(&file) {
         Some(bytes) => bytes,
-        None => wal.page_bytes()?.unwrap_or(super::pages::PAGE_DEFAULT),
+        None => wal.page_bytes()?.unwrap_or(PAGE_DEFAULT),
     };
-    Overlay::read(wal, page_bytes).map(Some)
+    Log::read(wal, page_bytes).map(Some)
 }
 
 /// Returns the reason that a write-ahead log that begins with commit `first` does not follow a
 /// database that has the rows `alone` without it.
-fn older(alone: &Found, first: Option<&Header>) -> Option<String> {
+fn before_log(alone: &Found, first: Option<&Header>) -> Option<String> {
     let (volume, first) = (alone.volume.as_ref()?, first?);
     let last = alone.commits.keys().next_back().copied().max(Some(volume.commit))?;
     let gap = Gap::between(last, first.commit).filter(|_| volume.uuid == first.uuid);

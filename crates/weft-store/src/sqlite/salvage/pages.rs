@@ -7,14 +7,12 @@
 //! write-ahead log has are read there (`overlay`).
 
 use super::overlay::Overlay;
+use crate::sqlite::wal::PAGE_DEFAULT;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-
-/// Bytes of a page where the header of the database does not tell: SQLite's own choice.
-pub(super) const PAGE_DEFAULT: usize = 4096;
 
 /// Bytes of a record at most: a block has 4 MiB.
 const RECORD_MAX: u64 = 16 << 20;
@@ -65,9 +63,19 @@ impl Value {
     }
 }
 
+/// The state of a database whose pages are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    /// With all of its write-ahead log that can be used.
+    Newest,
+    /// As of the last commit before the damage in that.
+    Before,
+}
+
 /// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
+    layer: Layer,
     page: u32,
     index: u16,
 }
@@ -89,6 +97,8 @@ pub(super) struct Record {
 pub(super) struct Pages {
     file: File,
     overlay: Option<Overlay>,
+    /// The pages of the log up to the damage in it.
+    before: Option<Overlay>,
     page_bytes: usize,
     /// Bytes of a page that hold anything.
     usable: usize,
@@ -111,7 +121,13 @@ impl Pages {
         };
         let length = file.metadata()?.len().div_ceil(page_bytes as u64);
         let count = u32::try_from(length).unwrap_or(u32::MAX).max(overlay.as_ref().map_or(0, Overlay::count));
-        Ok(Pages { file, overlay, page_bytes, usable: page_bytes - reserved, count, rests: RefCell::default() })
+        let usable = page_bytes - reserved;
+        Ok(Pages { file, overlay, before: None, page_bytes, usable, count, rests: RefCell::default() })
+    }
+
+    /// The same, with the pages of the log `before` the damage in it.
+    pub(super) fn with(self, before: Overlay) -> Pages {
+        Pages { before: Some(before), ..self }
     }
 
     /// Returns the number of pages.
@@ -120,22 +136,28 @@ impl Pages {
     }
 
     /// The bytes of a page; none if they cannot be read.
-    fn page(&self, number: u32) -> Option<Vec<u8>> {
+    fn page(&self, layer: Layer, number: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.page_bytes];
-        if let Some(read) = self.overlay.as_ref().and_then(|overlay| overlay.page(number, &mut bytes)) {
+        let overlay = match layer {
+            Layer::Newest => self.overlay.as_ref(),
+            Layer::Before => self.before.as_ref(),
+        };
+        if let Some(read) = overlay.and_then(|overlay| overlay.page(number, &mut bytes)) {
             return read.then_some(bytes);
         }
         let at = u64::from(number.checked_sub(1)?) * self.page_bytes as u64;
         self.file.read_exact_at(&mut bytes, at).ok().map(|()| bytes)
     }
 
-    /// Pages that the database does not use (1.5), as far as it can be told.
-    pub(super) fn free(&self) -> BTreeSet<u32> {
+    /// Pages that the database does not use (1.5) in `layer`, as far as it can be told.
+    pub(super) fn free(&self, layer: Layer) -> BTreeSet<u32> {
         let mut free = BTreeSet::new();
-        let Some(first) = self.page(1).filter(|page| page.starts_with(b"SQLite format 3\0")) else { return free };
+        let Some(first) = self.page(layer, 1).filter(|page| page.starts_with(b"SQLite format 3\0")) else {
+            return free;
+        };
         let mut next = number(&first, 32).unwrap_or(0);
         while next != 0 && next <= self.count && free.insert(next) {
-            let Some(trunk) = self.page(next) else { break };
+            let Some(trunk) = self.page(layer, next) else { break };
             let leaves = number(&trunk, 4).unwrap_or(0) as usize;
             free.extend((0..leaves.min(self.usable / 4)).filter_map(|leaf| number(&trunk, 8 + 4 * leaf)));
             next = number(&trunk, 0).unwrap_or(0);
@@ -143,9 +165,9 @@ impl Pages {
         free
     }
 
-    /// Has `visit` see all records of page `number`; tells what the page is.
-    pub(super) fn each(&self, page_number: u32, visit: &mut dyn FnMut(Cell, Record)) -> Look {
-        let Some(page) = self.page(page_number) else { return Look::Damaged };
+    /// Has `visit` see all records of page `number` in `layer`; tells what the page is.
+    pub(super) fn each(&self, layer: Layer, page_number: u32, visit: &mut dyn FnMut(Cell, Record)) -> Look {
+        let Some(page) = self.page(layer, page_number) else { return Look::Damaged };
         let start = if page_number == 1 { 100 } else { 0 };
         match page[start] {
             INDEX_INTERIOR | INDEX_LEAF | TABLE_LEAF => {}
@@ -155,8 +177,9 @@ impl Pages {
         let cells = u16::from_be_bytes([page[start + 3], page[start + 4]]);
         let mut look = Look::Whole;
         for index in 0..cells {
-            match self.record_in(&page, page_number, index) {
-                Some(record) => visit(Cell { page: page_number, index }, record),
+            let cell = Cell { layer, page: page_number, index };
+            match self.record_in(&page, cell) {
+                Some(record) => visit(cell, record),
                 None => look = Look::Damaged,
             }
         }
@@ -170,29 +193,18 @@ impl Pages {
 
     /// The record at `cell`, again.
     pub(super) fn record(&self, cell: Cell) -> Option<Record> {
-        self.record_in(&self.page(cell.page)?, cell.page, cell.index)
+        self.record_in(&self.page(cell.layer, cell.page)?, cell)
     }
 
-    fn record_in(&self, page: &[u8], page_number: u32, index: u16) -> Option<Record> {
-        let start = if page_number == 1 { 100 } else { 0 };
-        let kind = page[start];
-        let pointers = start + if kind == INDEX_INTERIOR { 12 } else { 8 };
-        let pointer = page.get(pointers + 2 * usize::from(index)..)?.first_chunk::<2>()?;
-        let mut at = usize::from(u16::from_be_bytes(*pointer));
-        if kind == INDEX_INTERIOR {
-            at += 4;
-        }
-        let length = varint(page, &mut at)?;
-        let row = if kind == TABLE_LEAF { Some(varint(page, &mut at)?.cast_signed()) } else { None };
-        if length > RECORD_MAX {
-            return None;
-        }
-        let payload = self.payload(page, at, usize::try_from(length).ok()?, kind == TABLE_LEAF)?;
+    fn record_in(&self, page: &[u8], cell: Cell) -> Option<Record> {
+        let start = if cell.page == 1 { 100 } else { 0 };
+        let Start { row, at, length } = start_of(page, start, cell.index)?;
+        let payload = self.payload((cell.layer, page), at, length, row.is_some())?;
         Some(Record { row, columns: columns(&payload)? })
     }
 
     /// Bytes of a record: those in its page, then those in pages that it goes on in (1.6 and 1.7).
-    fn payload(&self, page: &[u8], at: usize, length: usize, is_table: bool) -> Option<Vec<u8>> {
+    fn payload(&self, (layer, page): (Layer, &[u8]), at: usize, length: usize, is_table: bool) -> Option<Vec<u8>> {
         let usable = self.usable;
         let most = if is_table { usable - 35 } else { (usable - 12) * 64 / 255 - 23 };
         let least = (usable - 12) * 32 / 255 - 23;
@@ -204,7 +216,7 @@ impl Pages {
         let mut payload = page.get(at..at + local)?.to_vec();
         let mut next = number(page, at + local)?;
         while payload.len() < length {
-            let page = self.page(next).filter(|_| next > 1)?;
+            let page = self.page(layer, next).filter(|_| next > 1)?;
             self.rests.borrow_mut().insert(next);
             let wanted = (length - payload.len()).min(usable - 4);
             payload.extend_from_slice(page.get(4..4 + wanted)?);
@@ -212,6 +224,42 @@ impl Pages {
         }
         Some(payload)
     }
+}
+
+/// The start of a record in its page.
+struct Start {
+    /// The key of its row, if it is one of a table with such keys.
+    row: Option<i64>,
+    /// Place and length of its columns.
+    at: usize,
+    length: usize,
+}
+
+/// The start of record `index` of a page of a tree, whose own header lies at `start`.
+fn start_of(page: &[u8], start: usize, index: u16) -> Option<Start> {
+    let kind = page[start];
+    let pointers = start + if kind == INDEX_INTERIOR { 12 } else { 8 };
+    let pointer = page.get(pointers + 2 * usize::from(index)..)?.first_chunk::<2>()?;
+    let mut at = usize::from(u16::from_be_bytes(*pointer));
+    if kind == INDEX_INTERIOR {
+        at += 4;
+    }
+    let length = varint(page, &mut at)?;
+    let row = if kind == TABLE_LEAF { Some(varint(page, &mut at)?.cast_signed()) } else { None };
+    (length <= RECORD_MAX).then_some(Start { row, at, length: usize::try_from(length).ok()? })
+}
+
+/// The records of a `page`, if it is a page of a tree with records, but for the first page, and all
+/// of them lie in it as a whole.
+pub(super) fn records(page: &[u8]) -> Option<Vec<Record>> {
+    if !matches!(page[0], INDEX_INTERIOR | INDEX_LEAF | TABLE_LEAF) {
+        return None;
+    }
+    let record = |index| {
+        let Start { row, at, length } = start_of(page, 0, index)?;
+        Some(Record { row, columns: columns(page.get(at..at.checked_add(length)?)?)? })
+    };
+    (0..u16::from_be_bytes([page[3], page[4]])).map(record).collect()
 }
 
 /// The record of a `page` that is the leaf of a table with one row, which lies in it as a whole.
@@ -300,6 +348,7 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::super::wal::Wal;
+    use super::super::overlay::Log;
     use super::*;
     use rusqlite::Connection;
 
@@ -327,14 +376,14 @@ mod tests {
         }
         let open = || {
             let wal = Wal::look(&path).expect("readable").expect("there");
-            let (overlay, rot) = Overlay::read(wal, 4096).expect("readable");
-            assert_eq!(rot, None);
-            Pages::open(File::open(&path).expect("there"), Some(overlay)).expect("readable")
+            let log = Log::read(wal, 4096).expect("readable");
+            assert_eq!(log.damage, None);
+            Pages::open(File::open(&path).expect("there"), Some(log.taken)).expect("readable")
         };
         let pages = open();
         let (mut rows, mut keys) = (BTreeSet::new(), BTreeSet::new());
         for page in 1..=pages.count() {
-            let look = pages.each(page, &mut |cell, record| {
+            let look = pages.each(Layer::Newest, page, &mut |cell, record| {
                 assert_eq!(pages.record(cell).as_ref(), Some(&record));
                 let key = |key: i64| usize::try_from(key / 1000).expect("small");
                 match (record.row, &record.columns[..]) {
@@ -355,6 +404,6 @@ mod tests {
         assert_eq!((rows.len(), keys.len()), (300, 300));
         connection.execute_batch("DELETE FROM t").expect("deleted");
         let pages = open();
-        assert!(pages.free().len() > 100, "what is free is known");
+        assert!(pages.free(Layer::Newest).len() > 100, "what is free is known");
     }
 }

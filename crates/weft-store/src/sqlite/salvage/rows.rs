@@ -1,7 +1,7 @@
 //! Classifies the records of a broken database by their shape (a page does not say of which table
 //! it is), and verifies them by their sums.
 
-use super::pages::{Cell, Look, Pages, Record, Value};
+use super::pages::{Cell, Layer, Look, Pages, Record, Value};
 use crate::batch::Counters;
 use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
 use crate::sqlite::gap::VOLUME_PAGE;
@@ -139,12 +139,9 @@ impl Found {
             }
             holds
         } else {
-            let [ino, index, block, since, sum] = of::<5>(columns)?;
-            let (ino, index, block) = (Ino(ino.unsigned()?), index.unsigned()?, block.unsigned()?);
-            let (since, sum) = (since.integer()?, sum.integer()?);
-            let holds = sums::extent(ino, index, block, number(since)) == sum;
+            let (key, block, since, holds) = extent(columns)?;
             if holds {
-                put(&mut self.extents, (ino, index), since, BlockId(block));
+                put(&mut self.extents, key, since, block);
             }
             holds
         };
@@ -259,6 +256,16 @@ pub(super) fn xattr(columns: &[Value]) -> Option<(Ino, Name, Vec<u8>, i64, bool)
     Some((ino, name, value, since, holds))
 }
 
+/// A row of `extents`: its key and its block, with the commit that wrote it, and whether it is as
+/// written.
+fn extent(columns: &[Value]) -> Option<((Ino, u64), BlockId, i64, bool)> {
+    let [ino, index, block, since, sum] = of::<5>(columns)?;
+    let (ino, index, block) = (Ino(ino.unsigned()?), index.unsigned()?, block.unsigned()?);
+    let (since, sum) = (since.integer()?, sum.integer()?);
+    let holds = sums::extent(ino, index, block, number(since)) == sum;
+    Some(((ino, index), BlockId(block), since, holds))
+}
+
 /// A row of `blocks`, with what verifies parts of the block, and whether it is as written.
 pub(super) fn block(row: i64, columns: &[Value]) -> Option<(BlockRef, Vec<u8>, bool)> {
     let [null, refs, length, base, value, segment, position, parts, sum] = of::<9>(columns)?;
@@ -327,14 +334,33 @@ pub(super) fn volume(columns: &[Value]) -> Option<(Header, bool)> {
     Some((header, holds))
 }
 
+/// True if `record` is a row with a sum, and as it was written.
+pub(super) fn holds(record: &Record) -> bool {
+    let columns = &record.columns[..];
+    let proves = |hash: Option<Digest>, column: usize| hash.is_some() || columns[column].is_null();
+    match record.row {
+        Some(row) => {
+            inode(row, columns).is_some_and(|(.., hash, holds)| holds && proves(hash, 17))
+                || block(row, columns).is_some_and(|(.., holds)| holds)
+                || volume(columns).is_some_and(|(_, holds)| holds)
+                || commit(row, columns).is_some()
+        }
+        None => {
+            name(columns).is_some_and(|(.., hash, holds)| holds && proves(hash, 7))
+                || xattr(columns).is_some_and(|(.., holds)| holds)
+                || extent(columns).is_some_and(|(.., holds)| holds)
+        }
+    }
+}
+
 /// All rows that the pages hold, and how many pages are damaged.
 pub(super) fn find(pages: &Pages, progress: &mut dyn FnMut(u64, u64)) -> (Found, u64) {
-    let (free, mut found, mut damaged, mut others) = (pages.free(), Found::default(), 0, Vec::new());
+    let (free, mut found, mut damaged, mut others) = (pages.free(Layer::Newest), Found::default(), 0, Vec::new());
     for page in (1..=pages.count()).filter(|page| !free.contains(page)) {
         if page % 1024 == 1 {
             progress(page.into(), pages.count().into());
         }
-        match pages.each(page, &mut |cell, record| found.take(cell, &record)) {
+        match pages.each(Layer::Newest, page, &mut |cell, record| found.take(cell, &record)) {
             Look::Whole => {}
             Look::Other => others.push(page),
             Look::Damaged => damaged += 1,
@@ -344,11 +370,20 @@ pub(super) fn find(pages: &Pages, progress: &mut dyn FnMut(u64, u64)) -> (Found,
     (found, damaged + lost as u64)
 }
 
+/// All rows of the state before the damage in the write-ahead log.
+pub(super) fn find_before(pages: &Pages) -> Found {
+    let (free, mut found) = (pages.free(Layer::Before), Found::default());
+    for page in (1..=pages.count()).filter(|page| !free.contains(page)) {
+        pages.each(Layer::Before, page, &mut |cell, record| found.take(cell, &record));
+    }
+    found
+}
+
 /// All rows that are in pages which the list of free pages names.
 pub(super) fn find_free(pages: &Pages) -> Found {
     let mut found = Found::default();
-    for page in pages.free().into_iter().filter(|page| *page <= pages.count()) {
-        pages.each(page, &mut |cell, record| found.take(cell, &record));
+    for page in pages.free(Layer::Newest).into_iter().filter(|page| *page <= pages.count()) {
+        pages.each(Layer::Newest, page, &mut |cell, record| found.take(cell, &record));
     }
     found
 }
