@@ -130,13 +130,6 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
         };
         return Ok(Found::without(format!("{why}; {give_up}")));
     };
-    if own.stage > Stage::Prepared && own.commit > header.commit.0 {
-        let (ours, named) = (header.commit.0, own.commit);
-        return Ok(Found::ahead(format!(
-            "the database is older than its intent log {name}: it ends with commit {ours}, and the log names commit {named}, which \
-             was durable; {give_up}"
-        )));
-    }
     let io = |source| Error::Io { what: "cannot read the intent log", path: path.into(), source };
     let len = file.metadata().map_err(io)?.len();
     let cut = (len < HEADER_BYTES + 2 * own.half_bytes).then_some(len);
@@ -204,21 +197,52 @@ impl Walk<'_> {
     /// Finds the operations to apply, and the reason that some are missing, if so. Returns the
     /// place of room that none of them takes.
     fn walk(&self, items: &[Item], found: &mut Found) -> u64 {
+        let Some(ahead) = self.ahead(items) else { return self.take(items, found) };
+        found.is_ahead = true;
+        // A later commit may have operations that no record has: only those count that go on from
+        // the database's own commit without a gap.
+        let next = self.header.counters.op.next();
+        let first = items.iter().filter_map(Item::operations).find(|head| head.last >= next);
+        let mut start = 0;
+        if first.is_some_and(|head| head.first <= next && head.commit <= self.header.commit) {
+            start = self.take(items, found);
+            // They may be of commits that the database lacks.
+            found.carried.clear();
+        }
+        let name = &self.name;
+        found.lost = Some(match found.records.last() {
+            Some(last) => format!(
+                "the database is older than its intent log {name}: it ends with commit {}, and {ahead} (its \
+                 write-ahead log, -wal, may be lost); the log has operations {} to {}, which go on from that commit: put the files of one moment together; without them \
+                 'weft check --salvage VOLUME NEW' brings all that can be verified to a new volume, and these operations, \
+                 and a mount with --accept-loss applies them and gives up what followed",
+                self.header.commit.0, next.0, last.last.0
+            ),
+            None => format!(
+                "the database is older than its intent log {name}: it ends with commit {}, and {ahead} (its \
+                 write-ahead log, -wal, may be lost); {}",
+                self.header.commit.0, self.give_up
+            ),
+        });
+        start
+    }
+
+    /// Describes a commit that the log knows of and the database lacks, if there is one.
+    fn ahead(&self, items: &[Item]) -> Option<String> {
+        let commit = self.header.commit;
+        if self.slot.stage > Stage::Prepared && self.slot.commit > commit.0 {
+            return Some(format!("the log names commit {}, which was durable", self.slot.commit));
+        }
+        let commits = items.iter().filter_map(Item::operations).map(|head| head.commit);
+        commits.max().filter(|later| *later > commit).map(|later| format!("the log goes on after commit {}", later.0))
+    }
+
+    /// Takes the operations to apply, up to the first that cannot be read.
+    fn take(&self, items: &[Item], found: &mut Found) -> u64 {
         let (commit, op) = (self.header.commit, self.header.counters.op);
         let heads = || items.iter().filter_map(Item::head);
         let synced = heads().map(|head| head.synced).max().unwrap_or(0);
         let seen = heads().filter(|head| head.kind == Kind::Operations).map(|head| head.last).max();
-        if let Some(later) =
-            heads().filter(|head| head.kind == Kind::Operations && head.commit > commit).map(|head| head.commit).max()
-        {
-            let (name, ours) = (&self.name, commit.0);
-            found.is_ahead = true;
-            found.lost = Some(format!(
-                "the database is older than its intent log {name}: it ends with commit {ours}, and the log goes on after commit {}; {}",
-                later.0, self.give_up
-            ));
-            return 0;
-        }
         let mut needed: Vec<(u64, u64)> = Vec::new();
         // No operation has to lie before them: what is bad on the way hides none.
         for item in items {

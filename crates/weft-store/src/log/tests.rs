@@ -265,6 +265,34 @@ fn a_log_that_was_closed_goes_with_no_database_from_before() {
     refused(&place.path(), &header(EPOCH - 1, 1, 0), "the database is older");
 }
 
+/// A database that lost the commits after its second one, with the write-ahead log.
+#[test]
+fn records_that_go_on_from_a_commit_are_kept_for_a_database_that_lost_later_ones() {
+    for (first_op, release, expected) in [(1, None, 3), (2, None, 0), (1, Some(3), 0)] {
+        let mut place = Place::new();
+        release.into_iter().for_each(|commit| place.log.release(CommitNo(commit)));
+        place.append(first_op, 10);
+        place.log.release(CommitNo(4));
+        place.log.switch();
+        (first_op + 1..=3).for_each(|op| place.append(op, 10));
+        place.sync();
+        place.log.name(CommitNo(5)).expect("named");
+        refused(&place.path(), &first(), "names commit 5");
+        let (found, lost) = accepted(&place.path(), &first());
+        assert_eq!(found, (1..=expected).collect::<Vec<_>>(), "{lost:?}");
+        let lost = lost.expect("told");
+        assert_eq!(lost.contains("operations 1 to 3, which go on from that commit"), expected > 0, "{lost}");
+    }
+}
+
+#[test]
+fn records_behind_a_gap_are_not_taken_for_a_database_that_lost_commits() {
+    let mut place = Place::new();
+    [1, 2, 4].into_iter().for_each(|op| place.append(op, 10));
+    place.log.name(CommitNo(3)).expect("named");
+    assert_eq!(accepted(&place.path(), &first()).0, [1, 2]);
+}
+
 #[test]
 fn a_torn_end_is_dropped_at_whatever_sector_it_is_torn() {
     let mut place = Place::new();

@@ -225,6 +225,31 @@ fn a_database_from_before_a_commit_that_the_log_follows_is_refused() {
     fs::copy(later.log(), earlier.log()).expect("copied");
     earlier.assert_refused("the database is older");
     assert_eq!(later.mount().get("file"), Ok(vec![2; 3000]));
+    // No commit lies between the one that the database has and the first record.
+    assert_eq!(earlier.try_mount(Loss::Accept).expect("accepted").get("file"), Ok(vec![2; 3000]));
+}
+
+#[test]
+fn a_lost_write_ahead_log_costs_nothing_that_the_intent_log_still_has() {
+    for home in HOMES {
+        let files = Files::new(home);
+        let mounted = files.mount();
+        mounted.put_and_sync("committed", &[1; 3000]);
+        mounted.vfs.commit().expect("committed");
+        mounted.put_and_sync("first", &[14; 3000]);
+        mounted.put_and_sync("second", b"small");
+        let files = files.crashed();
+        files.lose_wal(Lost::Removed);
+        files.assert_refused("which go on from that commit");
+        let new = Files { directory: tempfile::tempdir().expect("a directory"), home };
+        let told = sqlite::salvage(&files.path(), &new.path(), &mut |_| {}).expect("brought");
+        assert!(told.waiting > 2 && !told.missing.is_empty(), "{told:?}");
+        assert_all(&new.mount());
+        let mounted = files.try_mount(Loss::Accept).expect("accepted");
+        assert_all(&mounted);
+        mounted.close();
+        assert_all(&files.mount());
+    }
 }
 
 /// Way in which a write-ahead log is lost.
