@@ -150,16 +150,21 @@ impl Opened {
         self.vfs
             .close()
             .context("not all changes could be committed; they are lost with this process unless they were synced")?;
+        let needless = self.layout.as_ref().filter(|_| !self.read_only && self.vfs.has_log_in_place());
         // After a crash the log holds synced changes, until they are committed.
-        if let Some(layout) = &self.layout
-            && !self.read_only
-            && self.vfs.has_log_in_place()
-            && !needs_log(self.store.header()?.counters.epoch)
-        {
-            // First, as the database may need its room.
-            remove_log(layout)?;
+        let needless = if needs_log(self.store.header()?.counters.epoch) { None } else { needless };
+        let mut closed = self.store.close();
+        if let Some(layout) = needless {
+            let lacks_room = closed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Full);
+            // By the log the next mount misses commits that are lost with the write-ahead log.
+            if closed.is_ok() && layout.is_settled() || lacks_room {
+                remove_log(layout)?;
+            }
+            if lacks_room {
+                closed = self.store.close();
+            }
         }
-        self.store.close().map_err(|error| match error.kind() {
+        closed.map_err(|error| match error.kind() {
             ErrorKind::Corrupt => anyhow::Error::from(error).context("what was committed is not whole any more"),
             _ => Unsettled(command::one_line(&error.into())).into(),
         })?;

@@ -336,6 +336,24 @@ fn an_unmount_that_leaves_changes_in_the_write_ahead_log_says_so() {
 }
 
 #[test]
+fn an_unmount_that_cannot_close_the_database_leaves_the_intent_log() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.directory("m");
+    place.weft(&["init", "v", "--blocks", "database"]).well();
+    place.mount();
+    for name in ["a", "b"] {
+        write_synced(&directory.join(name), b"synced");
+        place.weft(&["sync", "m"]).well();
+    }
+    File::options().write(true).open(place.path("v-wal")).unwrap().set_len(0).unwrap();
+    let said = place.weft(&["umount", "m"]);
+    assert_ne!(said.code, 0, "{said:?}");
+    assert!(!place.is_mounted("m"));
+    assert!(place.path("v-intents").exists());
+    place.weft(&["mount", "v", "m"]).could_not(&["write-ahead log", "--salvage"]);
+}
+
+#[test]
 fn a_limit_of_file_sizes_is_an_error_and_not_the_end() {
     for home in HOMES {
         let Some(place) = Place::to_mount() else { return };

@@ -182,6 +182,12 @@ impl Layout {
         beside(&self.database, "-wal")
     }
 
+    /// True if no commit waits in the write-ahead log, which nobody writes to.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.wal().metadata().map_or(true, |wal| wal.len() == 0)
+    }
+
     /// Space of the file system the volume lies in.
     pub(super) fn space(&self) -> Result<Space> {
         let stat = rustix::fs::statvfs(&self.database).map_err(|errno| Error::Io {
