@@ -84,11 +84,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         // The daemon of a volume in files waits for no other one.
         let is_in_files = matches!(Location::parse(&super::mounted::volume_at(&mounted)), Ok(Location::Files(_)));
         weft_fuse::unmount(&mounted, true)?;
-        let or_waited = if is_in_files { "" } else { ", or waited for a volume that another one took" };
-        outln!(
-            "the daemon of {} had ended{or_waited}; what was synced is there at the next mount",
-            directory.display()
-        );
+        outln!("the daemon of {} had ended{}", directory.display(), after_its_end(is_in_files));
         return Ok(ExitCode::SUCCESS);
     }
     let stats = match asking(owner, || super::stats::read(&directory))? {
@@ -121,6 +117,18 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         Some(daemon) if !arguments.lazy => wait(&daemon, &directory, owner, Some(&volume).filter(|_| !is_read_only)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Says what may have become of a volume whose daemon has ended.
+fn after_its_end(is_in_files: bool) -> String {
+    let is_there = "what was synced is there at the next mount";
+    if is_in_files {
+        return format!("; {is_there}");
+    }
+    format!(
+        ", or waited for a volume that another one took; {is_there}, unless the database lost commits or was put back to \
+         an earlier state: {LOG}"
+    )
 }
 
 /// Refuses to unmount for root through a link on the way to `directory` that is neither root's nor
@@ -263,5 +271,18 @@ fn wait(daemon: &Watched, directory: &Path, owner: Option<Owner>, written: Optio
                 directory.display()
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The daemon may have ended because the database was restored.
+    #[test]
+    fn what_was_synced_to_a_server_is_not_said_to_be_there_whatever_became_of_that() {
+        assert!(after_its_end(true).ends_with("what was synced is there at the next mount"));
+        let said = after_its_end(false);
+        assert!(said.contains("unless the database lost commits") && said.contains("log tells why"), "{said}");
     }
 }
