@@ -60,7 +60,12 @@ fn of_mount(directory: &Path) -> Option<String> {
 
 /// Returns `text` with the volume in each command that it names. Filled text stays as it is.
 pub fn filled(text: &str) -> String {
-    VOLUME.get().map_or_else(|| complete(text, PLACEHOLDER), |volume| complete(text, volume))
+    complete(text, volume())
+}
+
+/// Returns the volume as a word of a command.
+pub fn volume() -> &'static str {
+    VOLUME.get().map_or(PLACEHOLDER, String::as_str)
 }
 
 /// Returns `text` with `volume` in each command between quotation marks: in place of the word

@@ -168,7 +168,7 @@ fn agrees(is: bool, differs: impl FnOnce() -> String) -> Result<()> {
 
 /// Returns an error, its causes and advice on one line.
 pub fn one_line(error: &anyhow::Error) -> String {
-    let told = causes(error);
+    let told = crate::daemons::explain(error, causes(error));
     let advice = advice::on(error, &told);
     advice::filled(&(told + &advice))
 }

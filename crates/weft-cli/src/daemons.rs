@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
-use weft_control::{Answer, Method, Socket, Unanswered, ask, remove_stale, sockets};
+use weft_control::{Answer, Kind, Method, Socket, Unanswered, ask, remove_stale, sockets};
 use weft_store::Location;
 
 /// Longest wait for a daemon's answer.
@@ -67,6 +67,32 @@ pub fn of(named: &Path) -> Result<Option<Running>> {
     }
 }
 
+/// Says where a daemon of this user serves the volume `named`, and how that ends.
+pub fn serving(named: &Path) -> Option<String> {
+    of(named).ok().flatten().as_ref().and_then(served)
+}
+
+/// Adds the address to a message `told` about an `error`, if a volume cannot be had as a daemon of
+/// this user serves it.
+pub fn explain(error: &anyhow::Error, told: String) -> String {
+    let in_use = error.chain().find_map(|error| match error.downcast_ref::<weft_store::Error>() {
+        Some(weft_store::Error::Locked(in_use)) => Some(in_use),
+        _ => None,
+    });
+    let Some((in_use, pid)) = in_use.and_then(|in_use| Some((in_use, in_use.pid()?))) else { return told };
+    let Ok(Some(served)) = find_by(|daemon| daemon.socket.pid == pid).map(|daemon| daemon.as_ref().and_then(served))
+    else {
+        return told;
+    };
+    told.replace(&in_use.to_string(), &format!("{} is {served}", in_use.volume().display()))
+}
+
+fn served(daemon: &Running) -> Option<String> {
+    let status = daemon.status.as_ref().ok().filter(|_| daemon.socket.kind == Kind::Server)?;
+    let (place, pid) = (status["place"].as_str()?, daemon.socket.pid);
+    Some(format!("served at {place} by process {pid}; 'kill {pid}' ends that once all is committed"))
+}
+
 /// Finds the daemon that has a volume mounted at `directory`.
 pub fn mounting(directory: &Path) -> Result<Option<Running>> {
     let directory = crate::shown::path(directory);
@@ -74,7 +100,11 @@ pub fn mounting(directory: &Path) -> Result<Option<Running>> {
 }
 
 fn find(is_it: impl Fn(&Value) -> bool) -> Result<Option<Running>> {
-    Ok(all()?.into_iter().find(|daemon| daemon.status.as_ref().is_ok_and(&is_it)))
+    find_by(|daemon| daemon.status.as_ref().is_ok_and(&is_it))
+}
+
+fn find_by(is_it: impl Fn(&Running) -> bool) -> Result<Option<Running>> {
+    Ok(all()?.into_iter().find(is_it))
 }
 
 /// True if the daemon of this `status` serves clients that connect to `address`.

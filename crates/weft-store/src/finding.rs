@@ -66,6 +66,12 @@ impl Finding {
         self.what.starts_with("bytes ") && self.what.contains(" are damaged")
     }
 
+    /// True if a segment file is lost, and with it bytes of the files that other findings name. As
+    /// the checks word it.
+    pub fn is_of_segment_file(&self) -> bool {
+        self.path.is_none() && self.what.starts_with("segment file ")
+    }
+
     /// Stands for `count` findings beyond those of the same kind that are reported.
     pub(crate) fn more(count: usize, outcome: Outcome) -> Finding {
         Finding { path: None, what: format!("and {count} more of the same kind"), outcome }

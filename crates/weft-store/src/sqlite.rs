@@ -26,6 +26,7 @@ mod holder;
 mod inlined;
 mod inspect;
 mod layout;
+mod lost_segments;
 mod lost_wal;
 mod making;
 mod medium;

@@ -5,11 +5,14 @@ mod salvage;
 
 use super::transfer::steps;
 use super::{damages, is_advised, places};
-use crate::advice::filled;
+use crate::advice::{filled, volume};
 use crate::arguments::Check;
 use crate::shown;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 use weft_store::sqlite::{Closing, Giving, close_to_others, give_to_owner};
 use weft_store::{CheckOptions, Finding, Location, Outcome, Repair};
@@ -27,6 +30,7 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         },
         read_data: arguments.read_data,
     };
+    refuse_mount_point(&arguments.volume)?;
     let location = super::mounted::unmounted(&arguments.volume)?;
     super::tell(location.note(true).filter(|_| !arguments.repair));
     // Before the check, which removes the files that SQLite leaves beside a database that is only
@@ -43,6 +47,8 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     let mut findings = findings.with_context(|| format!("cannot check volume {location}"))?;
     findings.extend(rehearsal::rehearse(&location, &waiting));
     findings.extend(permissions);
+    let mounted = super::mounted::directory_of(&location);
+    advise_on_segments(&mut findings, mounted.as_deref());
     let count = |outcome| places(findings.iter().filter(|finding| finding.outcome == outcome));
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
     if arguments.json {
@@ -52,11 +58,24 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         let verdict = match waiting.clause().filter(|_| arguments.repair && damaged == 0) {
             Some(waiting) => unfinished(repaired, &waiting),
             None if damaged + repaired == 0 && !arguments.read_data => CLEAN_UNREAD.into(),
-            None => verdict(damaged, repaired, arguments.repair, advice(&findings)),
+            None => verdict(damaged, repaired, arguments.repair, &advice(&findings, mounted.as_deref())),
         };
-        outln!("{}", shown::message(&format!("{location}: {}", filled(&verdict))));
+        print_verdict(&location, &verdict);
     }
     Ok(if damaged + repaired == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Refuses a mount point: only a scrub looks at a volume beside its mount.
+fn refuse_mount_point(named: &Path) -> Result<()> {
+    if super::mounted::is_mount_point(named) {
+        let (volume, place) = (super::mounted::volume_at(named), shown::word(named.as_os_str()));
+        bail!(
+            "{} is mounted at {place}: 'weft scrub {place}' reads and verifies all of it there; to check it, unmount it \
+             first ('weft umount {place}'), and name the volume itself",
+            volume.display()
+        );
+    }
+    Ok(())
 }
 
 /// Reports files of the volume that are open to other users or closed to its owner, and fixes that
@@ -73,40 +92,81 @@ fn permissions(location: &Location, repair: Repair) -> Vec<Finding> {
 /// Verdict on a volume without damage in anything but its content, which was not read.
 const CLEAN_UNREAD: &str = "clean; content was not read, which 'weft check --read-data VOLUME' does";
 
-/// Returns the last line on `findings`, all of which are unrepaired damage.
-pub(super) fn verdict_unchanged(findings: &[Finding]) -> String {
-    verdict(places(findings).max(1), 0, false, advice(findings))
+/// Returns the last lines on `findings`, all of which are unrepaired damage, of a volume that may be
+/// mounted.
+pub(super) fn verdict_unchanged(findings: &[Finding], mounted: Option<&Path>) -> String {
+    verdict(places(findings).max(1), 0, false, &advice(findings, mounted))
+}
+
+/// Prints the last lines on a volume.
+pub(super) fn print_verdict(location: &Location, verdict: &str) {
+    let lines = format!("{location}: {}", filled(verdict));
+    lines.split('\n').for_each(|line| outln!("{}", shown::message(line)));
+}
+
+/// Adds the remedy to the first segment file that is lost.
+pub(super) fn advise_on_segments(findings: &mut [Finding], mounted: Option<&Path>) {
+    let Some(first) = findings.iter_mut().find(|finding| finding.is_of_segment_file()) else { return };
+    first.what.push_str(match mounted {
+        None => {
+            ": put it back from a copy; without one 'weft mount --accept-loss VOLUME DIRECTORY' goes on without the \
+             blocks in it, and intact files can be copied over those below there"
+        }
+        Some(_) => ": put it back from a copy, or copy intact files over those below",
+    });
 }
 
 /// Advice on damage that is left.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum Advice {
     /// A finding gives it.
     Finding,
-    /// Damaged bytes, which no repair brings back, and no other damage.
-    Bytes,
-    /// Bytes are damaged among other damage.
-    AlsoBytes,
-    /// A repair, and then a copy of the undamaged files.
-    Repair,
+    /// Damaged bytes, which no repair brings back, and no other damage. Has the remedy.
+    Bytes(String),
+    /// A repair, and then a copy of the undamaged files; and a remedy for damaged bytes, if there
+    /// are any, too.
+    Repair(&'static str, Option<String>),
 }
 
-fn advice(findings: &[Finding]) -> Advice {
+const REPAIR: &str = "'weft check --repair VOLUME' repairs what can be";
+const REPAIR_UNMOUNTED: &str = "once it is unmounted, 'weft check --repair VOLUME' repairs what can be";
+
+fn advice(findings: &[Finding], mounted: Option<&Path>) -> Advice {
     let damaged = findings.iter().filter(|finding| finding.outcome == Outcome::Damaged).collect::<Vec<_>>();
     if damaged.iter().any(|finding| is_advised(finding)) {
         return Advice::Finding;
     }
-    match damaged.iter().filter(|finding| finding.is_of_bytes()).count() {
-        0 => Advice::Repair,
-        bytes if bytes == damaged.len() => Advice::Bytes,
-        _ => Advice::AlsoBytes,
+    let repair = if mounted.is_some() { REPAIR_UNMOUNTED } else { REPAIR };
+    let Some(first) = damaged.iter().find(|finding| finding.is_of_bytes()) else {
+        return Advice::Repair(repair, None);
+    };
+    let remedy = from_a_copy(first.path.as_deref().unwrap_or_default(), mounted);
+    match damaged.iter().all(|finding| finding.is_of_bytes() || finding.is_of_segment_file()) {
+        true => Advice::Bytes(remedy),
+        false => Advice::Repair(repair, Some(remedy)),
     }
 }
 
-/// Remedy for damaged bytes.
-const FROM_A_COPY: &str = "only a copy brings damaged bytes back: 'weft import --overwrite COPY VOLUME', with COPY a \
-                           directory of whole copies of these files alone, at the same paths below it, as others in it \
-                           replace newer ones; until then the rest of these files can be read";
+/// Returns the remedy for damaged bytes, with commands for the file at `path`.
+fn from_a_copy(path: &[u8], mounted: Option<&Path>) -> String {
+    // No name may lead to it.
+    let path = Path::new(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(b"PATH")));
+    let word = |directory: &Path| shown::word(directory.join(path).as_os_str());
+    let copy = word(Path::new("BACKUP"));
+    let commands = match mounted {
+        Some(directory) => format!("\n    cp -a {copy} {}    # and so on", word(directory)),
+        None => {
+            let below = Path::new("COPY").join(path);
+            let parent = shown::word(below.parent().unwrap_or(&below).as_os_str());
+            format!(
+                "\n    mkdir -p {parent}\n    cp -a {copy} {parent}    # and so on, for these files alone\n    weft import \
+                 --overwrite COPY {}",
+                volume()
+            )
+        }
+    };
+    format!("only copies bring damaged bytes back:{commands}")
+}
 
 /// Returns the verdict on a repaired volume that a mount will still change.
 fn unfinished(repaired: usize, waiting: &str) -> String {
@@ -115,29 +175,24 @@ fn unfinished(repaired: usize, waiting: &str) -> String {
     format!("{found}; {waiting}")
 }
 
-fn verdict(damaged: usize, repaired: usize, repairing: bool, advice: Advice) -> String {
+fn verdict(damaged: usize, repaired: usize, repairing: bool, advice: &Advice) -> String {
     match (damaged, repaired, repairing) {
         (0, 0, _) => "clean".into(),
         (0, repaired, _) => format!("{} found, all repaired; it is clean now", damages(repaired)),
-        (damaged, _, false) if advice == Advice::Finding => {
-            format!("{} found; nothing was changed, follow the advice above", damages(damaged))
-        }
-        (damaged, repaired, true) if advice == Advice::Finding => {
-            format!("{} repaired, {damaged} left; follow the advice above", damages(repaired))
-        }
         (damaged, _, false) => {
-            let repair = "'weft check --repair VOLUME' repairs what can be";
             let advice = match advice {
-                Advice::Bytes => FROM_A_COPY.into(),
-                Advice::AlsoBytes => format!("{repair}; {FROM_A_COPY}"),
-                Advice::Finding | Advice::Repair => repair.into(),
+                Advice::Finding => "follow the advice above".into(),
+                Advice::Bytes(remedy) => remedy.clone(),
+                Advice::Repair(repair, None) => (*repair).into(),
+                Advice::Repair(repair, Some(remedy)) => format!("{repair}; {remedy}"),
             };
             format!("{} found; nothing was changed, {advice}", damages(damaged))
         }
         (damaged, repaired, true) => {
             let advice = match advice {
-                Advice::Bytes | Advice::AlsoBytes => FROM_A_COPY,
-                Advice::Finding | Advice::Repair => "copy what is whole with 'weft export VOLUME DIRECTORY'",
+                Advice::Finding => "follow the advice above",
+                Advice::Bytes(remedy) | Advice::Repair(_, Some(remedy)) => remedy,
+                Advice::Repair(_, None) => "copy what is whole with 'weft export VOLUME DIRECTORY'",
             };
             format!("{} repaired, {damaged} left; {advice}", damages(repaired))
         }
@@ -179,25 +234,53 @@ mod tests {
         for said in ["mount with --accept-loss", "have 'weft check --salvage' bring what can be read"] {
             let findings = [damaged("a row is damaged"), damaged(said)];
             for (repaired, repairing) in [(0, false), (0, true), (3, true)] {
-                let line = verdict(2, repaired, repairing, advice(&findings));
+                let line = verdict(2, repaired, repairing, &advice(&findings, None));
                 assert!(line.ends_with("follow the advice above"), "{line}");
                 assert!(!line.contains("--repair") && !line.contains("export"), "{line}");
             }
         }
-        let advice = advice(&[damaged("a row is damaged")]);
-        assert!(verdict(1, 0, false, advice).contains("'weft check --repair VOLUME'"));
-        assert!(verdict(1, 0, true, advice).contains("'weft export VOLUME DIRECTORY'"));
+        let advice = advice(&[damaged("a row is damaged")], None);
+        assert!(verdict(1, 0, false, &advice).contains("'weft check --repair VOLUME'"));
+        assert!(verdict(1, 0, true, &advice).contains("'weft export VOLUME DIRECTORY'"));
     }
 
     #[test]
     fn no_repair_is_advised_against_damaged_bytes() {
-        let bytes = damaged("bytes 0 to 65535 are damaged: block 1 has other bytes than were written");
-        let alone = advice(std::slice::from_ref(&bytes));
+        let path = Some(b"/a b/c".to_vec());
+        let bytes = "bytes 0 to 65535 are damaged: block 1 has other bytes than were written";
+        let bytes = Finding { path, ..damaged(bytes) };
+        let alone = advice(std::slice::from_ref(&bytes), None);
         for repairing in [false, true] {
-            let line = verdict(1, 0, repairing, alone);
-            assert!(line.contains("'weft import --overwrite COPY VOLUME'") && !line.contains("--repair"), "{line}");
+            let text = verdict(1, 0, repairing, &alone);
+            let commands: Vec<_> = text.lines().skip(1).map(str::trim).collect();
+            let expected = [
+                "mkdir -p 'COPY/a b'",
+                "cp -a 'BACKUP/a b/c' 'COPY/a b'    # and so on, for these files alone",
+                "weft import --overwrite COPY VOLUME",
+            ];
+            assert_eq!(commands, expected);
+            assert!(!text.contains("--repair"), "{text}");
         }
-        let line = verdict(2, 0, false, advice(&[bytes, damaged("a row is damaged")]));
-        assert!(line.contains("--repair VOLUME'") && line.contains("--overwrite COPY VOLUME'"), "{line}");
+        let line = verdict(2, 0, false, &advice(&[bytes, damaged("a row is damaged")], None));
+        assert!(line.contains("--repair VOLUME'") && line.contains("--overwrite COPY VOLUME"), "{line}");
+    }
+
+    /// `weft import` and `weft check --repair` refuse a volume that is mounted.
+    #[test]
+    fn files_of_a_mounted_volume_are_copied_over_in_the_mount() {
+        let bytes = damaged("bytes 0 to 65535 are damaged: block 1 lies in a segment file that is missing");
+        let bytes = Finding { path: Some(b"/c".to_vec()), ..bytes };
+        let mut findings = [damaged("segment file s/1.seg is missing"), bytes, damaged("a row is damaged")];
+        let mounted = Some(Path::new("/mnt"));
+        advise_on_segments(&mut findings, mounted);
+        assert_eq!(
+            findings[0].what,
+            "segment file s/1.seg is missing: put it back from a copy, or copy intact files over those below"
+        );
+        let text = verdict_unchanged(&findings[..2], mounted);
+        let told = "2 damaged places found; nothing was changed, only copies bring damaged bytes back:\n    cp -a BACKUP/c \
+                    /mnt/c    # and so on";
+        assert_eq!(text, told);
+        assert!(verdict_unchanged(&findings, mounted).contains("once it is unmounted, 'weft check --repair VOLUME'"));
     }
 }

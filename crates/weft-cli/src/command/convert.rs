@@ -3,7 +3,7 @@
 //! A volume in files is written under a name of its own, and renamed to the name that was asked for
 //! once it is whole.
 
-use super::check::verdict_unchanged;
+use super::check::{advise_on_segments, print_verdict, verdict_unchanged};
 use super::transfer::{Unfinished, exit_code, steps};
 use super::{damages, places, usage};
 use crate::advice::{filled, is_malformed};
@@ -48,8 +48,13 @@ fn convert(arguments: &Convert) -> Result<ExitCode> {
         (Location::Files(_), Some(_), None, None) => {
             usage("say where the blocks of the new volume are to lie: --blocks segments, or --blocks database".into())
         }
+        (Location::Files(_), None, _, None) => usage(
+            "say which volume to make, and where its blocks are to lie: 'weft convert VOLUME NEW --blocks segments', or \
+             --blocks database"
+                .into(),
+        ),
         (Location::Files(_), ..) => {
-            usage("only a volume in PostgreSQL has a --layout; say which volume to make, and its --blocks".into())
+            usage("only a volume in PostgreSQL has a --layout; name a new volume, and its --blocks".into())
         }
     }
 }
@@ -89,7 +94,8 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
     let findings = location.scrub(&mut |progress| bar.show(progress));
     drop(bar);
     tracing::error!("{}", super::one_line(error));
-    let findings = findings.unwrap_or_default();
+    let mut findings = findings.unwrap_or_default();
+    advise_on_segments(&mut findings, None);
     if json {
         let mut summary = summary(location, None, 0, &findings);
         summary["complete"] = false.into();
@@ -101,7 +107,7 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
         if is_malformed(error) {
             outln!("{location}: {} found; follow the advice above", damages(places(&findings).max(1)));
         } else {
-            outln!("{location}: {}", filled(&verdict_unchanged(&findings)));
+            print_verdict(location, &verdict_unchanged(&findings, None));
         }
     }
     Ok(ExitCode::FAILURE)

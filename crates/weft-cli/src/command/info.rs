@@ -1,6 +1,6 @@
 //! `weft info`.
 
-use super::mounted::volume_at;
+use super::mounted::volume_named;
 use crate::arguments::Info;
 use crate::size::show;
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use weft_store::{BlockHome, Header, Location, Waiting, postgres, sqlite};
 
 /// Prints facts about a volume.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
-    let location = Location::parse(&volume_at(&arguments.volume))?;
+    let location = volume_named(&arguments.volume)?;
     super::tell(location.note(false));
     let header = location.header().with_context(|| format!("cannot open volume {location}"))?;
     let waiting = super::tell_of_waiting(&location);

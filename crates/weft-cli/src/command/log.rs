@@ -1,20 +1,19 @@
 //! `weft log`.
 
-use super::mounted::volume_at;
+use super::mounted::volume_named;
 use crate::arguments::Log;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use weft_digest::hex;
-use weft_store::{CommitRow, Location, Timestamp};
+use weft_store::{CommitRow, Timestamp};
 
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
 pub fn run(arguments: &Log) -> Result<ExitCode> {
-    let volume = volume_at(&arguments.volume);
-    let location = Location::parse(&volume)?;
+    let location = volume_named(&arguments.volume)?;
     super::tell(location.note(false));
-    let commits = location.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
+    let commits = location.commits().with_context(|| format!("cannot read volume {location}"))?;
     super::tell_of_waiting(&location);
     let mut shown = commits.iter().rev().take(arguments.limit.unwrap_or(usize::MAX));
     if arguments.json {

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use weft_nfs::export::unescape;
 use weft_store::Location;
+use weft_store::sqlite::{Holder, Layout};
 
 /// A mount of a volume.
 struct Mount {
@@ -35,6 +36,13 @@ pub fn in_volume(path: &Path) -> Option<(PathBuf, u64)> {
 pub fn root_of(device: u64) -> Option<PathBuf> {
     let is_it = |mount: &Mount| mount.device == device && mount.root == Path::new("/");
     mounts().into_iter().rfind(is_it).map(|mount| mount.directory)
+}
+
+/// Returns the volumes that this user has mounted, and where.
+pub fn of_this_user() -> Vec<(PathBuf, PathBuf)> {
+    let user = rustix::process::geteuid().as_raw();
+    let own = mounts().into_iter().filter(|mount| mount.owner.0 == user);
+    own.map(|mount| (mount.volume, mount.directory)).collect()
 }
 
 /// Returns the devices of all mounts of volumes.
@@ -65,19 +73,59 @@ pub fn unmounted(named: &Path) -> Result<Location> {
         let (volume, place) = (volume.display(), shown::word(named.as_os_str()));
         bail!("{volume} is mounted at {place}; unmount it first ('weft umount {place}'), and name the volume itself");
     }
+    refuse_below_mount(named)?;
     Ok(Location::parse(named)?)
 }
 
-/// Returns the refusal of `named`, where no volume is mounted; says where it is mounted, if it is a
-/// volume.
+/// Returns the volume that `named` names: itself, or its mount point.
+pub fn volume_named(named: &Path) -> Result<Location> {
+    refuse_below_mount(named)?;
+    Ok(Location::parse(&volume_at(named))?)
+}
+
+/// Refuses a path in a mounted volume that is neither its mount point nor another volume.
+fn refuse_below_mount(named: &Path) -> Result<()> {
+    match root_over(named).filter(|_| !is_mount_point(named) && !weft_store::sqlite::is_volume(named)) {
+        Some(root) => bail!("{}", within(named, &root)),
+        None => Ok(()),
+    }
+}
+
+/// Says that `named` lies in the volume that is mounted at `root`.
+fn within(named: &Path, root: &Path) -> String {
+    let (named, root) = (shown::path(named), shown::word(root.as_os_str()));
+    format!("{named} is a part of the volume that is mounted at {root}; name that")
+}
+
+/// Returns the mount point of the volume that `path` is a part of, if it is one of a mounted one.
+pub fn root_over(path: &Path) -> Option<PathBuf> {
+    let device = rustix::fs::stat(path).ok()?.st_dev;
+    if devices().contains(&device) { root_of(device) } else { None }
+}
+
+/// Returns the refusal of `named`, where no volume is mounted; says where it is mounted or served,
+/// if it is a volume.
 pub fn no_mount(named: &Path) -> String {
     let volume = named.canonicalize().unwrap_or_else(|_| named.into());
-    let place = mounts()
-        .into_iter()
-        .rfind(|mount| mount.volume == volume)
-        .map(|mount| shown::word(mount.directory.as_os_str()));
-    let place = place.map_or_else(String::new, |place| format!("; that volume is mounted at {place}"));
-    format!("{} is not the mount point of a Weft volume{place}", shown::path(named))
+    let mount = mounts().into_iter().rfind(|mount| mount.volume == volume);
+    if let Some(root) = root_over(named).filter(|_| mount.is_none()) {
+        return within(named, &root);
+    }
+    let place = mount.map(|mount| format!("; that volume is mounted at {}", shown::word(mount.directory.as_os_str())));
+    let place = place.or_else(|| crate::daemons::serving(named).map(|served| format!("; that volume is {served}")));
+    format!("{} is not the mount point of a Weft volume{}", shown::path(named), place.unwrap_or_default())
+}
+
+/// Returns the directory where the volume at `location` is mounted, as far as no other user than
+/// root could make that up.
+pub fn directory_of(location: &Location) -> Option<PathBuf> {
+    let source = match location {
+        Location::Files(path) => return Holder::of(&Layout::find(path).ok()?)?.mounted_at,
+        Location::Postgres(address) => PathBuf::from(address.to_string()),
+    };
+    let user = rustix::process::geteuid().as_raw();
+    let is_it = |mount: &Mount| mount.volume == source && (mount.owner.0 == 0 || mount.owner.0 == user);
+    mounts().into_iter().rfind(is_it).map(|mount| mount.directory)
 }
 
 /// True if a volume is mounted at `path`.

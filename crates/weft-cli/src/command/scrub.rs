@@ -1,26 +1,33 @@
 //! `weft scrub`.
 
-use super::check::verdict_unchanged;
-use super::mounted::volume_at;
-use super::places;
+use super::check::{advise_on_segments, print_verdict, verdict_unchanged};
+use super::mounted::{directory_of, is_mount_point, volume_named};
 use super::transfer::steps;
+use super::{places, sync};
 use crate::advice::filled;
 use crate::arguments::Scrub;
 use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::process::ExitCode;
-use weft_store::{Finding, Location};
+use weft_store::Finding;
 
 /// Reads and verifies all of a volume. Exit code 1 if something is damaged.
 pub fn run(arguments: &Scrub) -> Result<ExitCode> {
-    let volume = Location::parse(&volume_at(&arguments.volume))?;
+    let volume = volume_named(&arguments.volume)?;
+    let mounted = match is_mount_point(&arguments.volume) {
+        true => Some(arguments.volume.clone()),
+        false => directory_of(&volume),
+    };
+    mounted.as_deref().into_iter().for_each(commit);
     super::tell(volume.note(false));
     super::tell(volume.waiting().ok().and_then(|waiting| waiting.note()));
     let bar = steps();
     let findings = volume.scrub(&mut |progress| bar.show(progress));
     drop(bar);
-    let findings = findings.with_context(|| format!("cannot scrub volume {volume}"))?;
+    let mut findings = findings.with_context(|| format!("cannot scrub volume {volume}"))?;
+    advise_on_segments(&mut findings, mounted.as_deref());
     if arguments.json {
         let one = |finding: &Finding| {
             let path = finding.path.as_ref().map(|path| String::from_utf8_lossy(path));
@@ -33,8 +40,17 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         findings.iter().for_each(|finding| outln!("{}", shown::message(&filled(&finding.to_string()))));
         match findings.len() {
             0 => outln!("{volume}: no damage"),
-            _ => outln!("{volume}: {}", filled(&verdict_unchanged(&findings))),
+            _ => print_verdict(&volume, &verdict_unchanged(&findings, mounted.as_deref())),
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has the mount at `directory` commit, so that the scrub reads what programs wrote. Damage may keep
+/// it from that.
+fn commit(directory: &Path) {
+    let committed = directory.canonicalize().map_err(Into::into).and_then(|root| sync::commit(&root));
+    if let Err(error) = committed {
+        super::tell(Some(format!("the scrub reads the last commit: {}", super::one_line(&error))));
+    }
 }

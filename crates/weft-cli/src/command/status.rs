@@ -1,6 +1,7 @@
 //! `weft status`.
 
 use crate::arguments::Status;
+use crate::command::mounted;
 use crate::daemons::{self, Running};
 use crate::shown;
 use crate::size::show;
@@ -11,14 +12,25 @@ use std::process::ExitCode;
 /// Lists the daemons of this user.
 pub fn run(arguments: &Status) -> Result<ExitCode> {
     let all = daemons::all()?;
+    // Daemons serve without a control socket, too.
+    let unseen = weft_control::missing().map(|why| (mounted::of_this_user(), why));
+    let mounts = unseen.iter().flat_map(|(mounts, _)| mounts);
     if arguments.json {
-        outln!("{}", Value::from(all.iter().map(told).collect::<Vec<_>>()));
+        let mounts = mounts.map(|(volume, place)| {
+            let [volume, place] = [volume, place].map(|path| path.to_string_lossy());
+            json!({ "volume": volume, "kind": "mount", "place": place, "pid": null })
+        });
+        outln!("{}", Value::from(all.iter().map(told).chain(mounts).collect::<Vec<_>>()));
+    } else if let Some((mounts, why)) = &unseen {
+        for (volume, place) in mounts {
+            outln!("{} mounted at {}", shown::path(volume), shown::path(place));
+        }
+        if mounts.is_empty() {
+            outln!("no volume is mounted by this user");
+        }
+        outln!("volumes that are served are not listed, as there is no place for control sockets: {why}");
     } else if all.is_empty() {
-        // A daemon that has none goes on.
-        let unseen = weft_control::missing();
-        let unseen = unseen
-            .map_or_else(String::new, |why| format!(" with a control socket, for which there is no place: {why}"));
-        outln!("no volume is mounted or served by this user{unseen}");
+        outln!("no volume is mounted or served by this user");
     } else {
         all.iter().for_each(|daemon| outln!("{}", shown::message(&line(daemon))));
     }
@@ -77,7 +89,10 @@ fn line(daemon: &Running) -> String {
 fn lasted(seconds: u64) -> String {
     let units = [(86_400, "days"), (3600, "hours"), (60, "minutes")];
     let unit = units.into_iter().find(|(unit, _)| seconds >= 2 * unit);
-    unit.map_or_else(|| format!("{seconds} seconds"), |(unit, name)| format!("{} {name}", seconds / unit))
+    unit.map_or_else(
+        || shown::counted(seconds, "second", "seconds"),
+        |(unit, name)| format!("{} {name}", seconds / unit),
+    )
 }
 
 #[cfg(test)]
@@ -86,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_span_is_told_in_its_largest_unit() {
-        let told = [0, 119, 120, 7199, 7200, 172_800].map(lasted);
-        assert_eq!(told, ["0 seconds", "119 seconds", "2 minutes", "119 minutes", "2 hours", "2 days"]);
+        let told = [0, 1, 119, 120, 7199, 7200, 172_800].map(lasted);
+        assert_eq!(told, ["0 seconds", "1 second", "119 seconds", "2 minutes", "119 minutes", "2 hours", "2 days"]);
     }
 }

@@ -10,8 +10,10 @@ use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weft_store::Location;
 
 /// Makes a volume commit.
 pub fn run(arguments: &Sync) -> Result<ExitCode> {
@@ -19,7 +21,14 @@ pub fn run(arguments: &Sync) -> Result<ExitCode> {
     if let Some(root) = mount_of(named)? {
         return sync_mount(&root);
     }
+    let is_address = named.to_str().is_some_and(|text| text.parse::<SocketAddr>().is_ok());
     let Some(daemon) = daemons::of(named)? else {
+        // A daemon may have no control socket.
+        if let Some(root) =
+            Location::parse(named).ok().filter(|_| !is_address).and_then(|at| mounted::directory_of(&at))
+        {
+            return sync_mount(&root);
+        }
         bail!(
             "{} is no directory of a mounted volume, and no daemon of this user serves it; 'weft status' lists what they \
              serve. Of a volume that another user has mounted, name the directory",
@@ -29,6 +38,15 @@ pub fn run(arguments: &Sync) -> Result<ExitCode> {
     let place = shown::path(named);
     let commit = daemon.commit().with_context(|| format!("{place} cannot be committed now; {LOG}"))?;
     outln!("all changes of {place} are committed (commit {commit})");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sync_mount(root: &Path) -> Result<ExitCode> {
+    let place = shown::path(root);
+    match commit(root)? {
+        Some(commit) => outln!("all changes of {place} are committed (commit {commit})"),
+        None => outln!("all changes of {place} are durable"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -45,8 +63,9 @@ fn mount_of(path: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Makes all changes of the volume that is mounted at `root` durable.
-fn sync_mount(root: &Path) -> Result<ExitCode> {
+/// Makes all changes of the volume that is mounted at `root` durable. Returns the last commit then,
+/// if this user may ask for one.
+pub(super) fn commit(root: &Path) -> Result<Option<u64>> {
     let place = shown::path(root);
     let owner = Owner::of(root);
     if asking(owner, || stats::is_dead(root))? {
@@ -58,14 +77,11 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
         .map_err(|(error, why)| anyhow::Error::from(error).context(failed(&why)))?;
     // If the directory of sockets cannot be trusted, the other way remains.
     if let Some(daemon) = daemons::mounting(root).ok().flatten() {
-        let commit = daemon.commit().with_context(|| failed(LOG))?;
-        outln!("all changes of {place} are committed (commit {commit})");
-        return Ok(ExitCode::SUCCESS);
+        return daemon.commit().with_context(|| failed(LOG)).map(Some);
     }
     // syncfs(2) by itself reaches no daemon.
     asking(owner, || fsync(root))?.with_context(|| failed(LOG))?;
-    outln!("all changes of {place} are durable");
-    Ok(ExitCode::SUCCESS)
+    Ok(None)
 }
 
 /// Makes the kernel write back its cached changes.

@@ -173,7 +173,8 @@ fn another_user_sees_no_daemon_and_syncs_a_mount_by_its_directory() {
     std::fs::set_permissions(place.path("m"), PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(place.path("m/file"), "kept").unwrap();
     let told = place.weft_as_stranger(&["status"]).well();
-    let words = ["no volume is mounted or served by this user", "no place: XDG_RUNTIME_DIR names no directory"];
+    let words =
+        ["no volume is mounted by this user\n", "no place for control sockets: XDG_RUNTIME_DIR names no directory"];
     assert!(words.iter().all(|word| told.contains(word)), "{told}");
     let said = place.weft_as_stranger(&["sync", "m"]).well();
     assert!(said.contains("are durable"), "{said}");
@@ -187,6 +188,34 @@ fn another_user_sees_no_daemon_and_syncs_a_mount_by_its_directory() {
     place.mount();
     assert_eq!(std::fs::read_to_string(place.path("m/file")).unwrap(), "kept");
     place.umount();
+}
+
+/// The list of mounts tells what no control socket does.
+#[test]
+fn a_user_without_a_runtime_directory_sees_own_mounts_and_syncs_them_by_the_volume() {
+    let Some(place) = place() else { return };
+    let test = "a_user_without_a_runtime_directory_sees_own_mounts_and_syncs_them_by_the_volume";
+    if !is_root() || Command::new("fusermount3").arg("--version").output().is_err() {
+        return eprintln!("SKIPPED {test}: needs root, and fusermount3");
+    }
+    let own = place.directory("own");
+    chown(&own, Some(65534), Some(65534)).unwrap();
+    let weft = |arguments: &[&str]| -> Said {
+        place.command_as_stranger(arguments).env_remove("XDG_RUNTIME_DIR").output().unwrap().into()
+    };
+    weft(&["init", "own/v"]).well();
+    let made = Command::new("install").args(["-d", "-o", "65534"]).arg(own.join("m")).status().unwrap();
+    assert!(made.success());
+    let said = weft(&["mount", "own/v", "own/m"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let (told, json) = (weft(&["status"]), weft(&["status", "--json"]));
+    let synced = weft(&["sync", "own/v"]);
+    weft(&["umount", "own/m"]);
+    let line = format!("{} mounted at {}\n", own.join("v").display(), own.join("m").display());
+    assert!(told.code == 0 && told.out.starts_with(&line) && told.out.contains("served are not listed"), "{told:?}");
+    let list: Vec<Value> = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(list[0]["place"].as_str(), own.join("m").to_str(), "{json:?}");
+    assert!(synced.code == 0 && synced.out.contains(" are durable"), "{synced:?}");
 }
 
 #[test]

@@ -38,6 +38,22 @@ fn serving(place: &Place, arguments: &[&str]) -> (Child, String) {
     (server, address.to_owned())
 }
 
+#[test]
+fn a_volume_that_is_served_says_where_and_how_that_ends() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    let (server, address) = serving(&place, &[]);
+    let words = format!("served at {address} by process {0}; 'kill {0}' ends that once all is committed", server.id());
+    place.weft(&["check", "v"]).could_not(&[&format!("v is {words}")]);
+    place.weft(&["umount", "v"]).failed(&[&format!("that volume is {words}")]);
+    let Some(mounting) = Place::to_mount() else { return drop(ended(server)) };
+    drop(mounting);
+    place.weft(&["mount", "v", "m"]).failed(&[&words]);
+    assert_eq!(ended(server).code, 0);
+    place.weft(&["check", "v"]).well();
+}
+
 fn ended(server: Child) -> Said {
     rustix::process::kill_process(rustix::process::Pid::from_child(&server), rustix::process::Signal::TERM).unwrap();
     server.wait_with_output().unwrap().into()

@@ -8,6 +8,10 @@ use std::ops::Range;
 /// Most ranges of one file that are reported; the rest are only counted.
 const RANGES_MAX: usize = 100;
 
+/// Reasons for blocks whose segment file is missing, or ends before them.
+pub(super) const LOST: &str = "lies in a segment file that is missing";
+pub(super) const PAST_END: &str = "lies past the end of its segment file";
+
 /// Damaged ranges of files, as they are found: file by file, each from its beginning to its end.
 #[derive(Default)]
 pub(super) struct DamagedBytes {

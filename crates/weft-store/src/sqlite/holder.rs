@@ -61,6 +61,16 @@ impl InUse {
     pub(super) fn new(layout: &Layout, file: &Path) -> InUse {
         InUse { volume: layout.volume.clone(), holder: Holder::by(file, layout) }
     }
+
+    /// The volume.
+    pub fn volume(&self) -> &Path {
+        &self.volume
+    }
+
+    /// The process that holds it, if that is known.
+    pub fn pid(&self) -> Option<u32> {
+        self.holder.as_ref().map(|holder| holder.pid)
+    }
 }
 
 impl fmt::Display for InUse {
@@ -71,7 +81,7 @@ impl fmt::Display for InUse {
             Some(Holder { pid, mounted_at: None }) => {
                 write!(
                     f,
-                    " (number {pid}); unmount it there, wait for that process to end, or end it ('kill {pid}') if 'weft status' shows that it can commit"
+                    " (number {pid}); wait for that process to end, or unmount the volume if a container has it mounted. 'kill {pid}' ends a daemon of Weft once it has committed all"
                 )
             }
             Some(Holder { pid, mounted_at: Some(directory) }) => {

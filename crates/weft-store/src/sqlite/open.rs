@@ -8,6 +8,7 @@ use super::connection::{self, Access, AtClose, connect_somehow};
 use super::foreign::Alone;
 use super::holder::InUse;
 use super::layout::{Layout, beside};
+use super::lost_segments;
 use super::lost_wal::LostWal;
 use super::medium::{self, Medium, Need, Reading};
 use super::names::Names;
@@ -405,7 +406,7 @@ pub(super) fn check_file(layout: &Layout) -> Result<()> {
 /// The format of the volume there, by its database file alone. Errors: `Unusable` if it is none.
 pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     let path = &layout.volume;
-    let advice = "name what 'weft init' made, or a directory where one is mounted";
+    let advice = "name what 'weft init' made";
     let not_a_volume = || Error::Unusable(format!("{} is not a Weft volume; {advice}", path.display()));
     if let Some(segments) = &layout.segments
         && segments.is_symlink()
@@ -484,23 +485,15 @@ const HOLD_AGAIN: Duration = Duration::from_millis(10);
 fn refuse_lost_segments(lost: Vec<String>) -> Result<()> {
     let Some(lost) = lost.into_iter().next() else { return Ok(()) };
     Err(Error::Lost(format!(
-        "{lost}: put it back from a copy, or go on without the blocks in it with 'weft mount --accept-loss'; \
-         'weft check' names their files"
+        "{lost}: put it back from a copy, or go on without the blocks in it with 'weft mount --accept-loss VOLUME \
+         DIRECTORY', and copy intact files over theirs there; 'weft check' names their files"
     )))
 }
 
 /// Finds segments with blocks that are missing or too short.
 fn lost_segments(connection: &Connection, segments: &Segments) -> Result<Vec<String>> {
     segments.make_directory()?;
-    let failed = |source| Error::Sqlite { what: "cannot read the table of segments", source };
-    let mut statement = connection.prepare("SELECT id, length FROM segments WHERE live > 0").map_err(failed)?;
-    let rows = statement.query_map((), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?))).map_err(failed)?;
-    let mut lost = Vec::new();
-    for row in rows {
-        let (id, length) = row.map_err(failed)?;
-        lost.extend(segments.lost(id, length));
-    }
-    Ok(lost)
+    Ok(lost_segments::find(connection, segments)?.into_values().collect())
 }
 
 /// Keeps other processes from a volume until it is dropped.

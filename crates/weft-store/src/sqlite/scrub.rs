@@ -9,8 +9,9 @@ mod files;
 
 use super::blocks::{bytes_at_place, run_of};
 use super::check::{path_of, survey};
-use super::damaged_bytes::DamagedBytes;
+use super::damaged_bytes::{DamagedBytes, LOST, PAST_END};
 use super::digests::Rows;
+use super::lost_segments;
 use super::open::{Beside, read_header};
 use super::read::{self, sql};
 use super::scan::Scan;
@@ -18,7 +19,7 @@ use super::segments::{PAGE as PAGE_BYTES, Segments};
 use super::shape;
 use super::waiting;
 use crate::digests::{DigestRows, Digester, ZeroValues};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Outcome, Progress};
 use crate::row::{BlockId, BlockRef, Ino, Place};
 use crate::store::path_to;
@@ -32,6 +33,9 @@ use std::thread;
 
 /// Blocks listed at once.
 const PAGE: usize = 4096;
+
+/// Reason for blocks that were read.
+const OTHER_BYTES: &str = "has other bytes than were written";
 
 /// Most findings about rows that are reported.
 const FINDINGS_MAX: usize = 1000;
@@ -71,6 +75,9 @@ pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Find
     let mut findings = scrub.rows()?;
     let are_rows_whole = findings.is_empty();
     findings.append(&mut shaped);
+    if !damaged.is_empty() {
+        findings.extend(scrub.lost_segments()?);
+    }
     findings.extend(scrub.name(&damaged)?);
     progress(Progress { step: "digests", done: 0, total: 1 });
     if are_rows_whole {
@@ -163,13 +170,32 @@ impl Scrub<'_> {
             let number = |column| read::unsigned(row, column).map_err(failed);
             let (ino, index, block) = (Ino(number(0)?), number(1)?, BlockId(number(2)?));
             if damaged.contains(&block) {
-                let length = self.block(block).ok().flatten().map_or(self.block_size, |block| u64::from(block.length));
+                let row = self.block(block).ok().flatten();
+                let length = row.map_or(self.block_size, |row| u64::from(row.length));
                 let first = index * self.block_size;
-                let why = "has other bytes than were written".into();
-                found.add(sql(ino.0), sql(first)..sql(first + length), sql(block.0), why);
+                let why = row.map_or(OTHER_BYTES, |row| self.why(&row));
+                found.add(sql(ino.0), sql(first)..sql(first + length), sql(block.0), why.into());
             }
         }
         found.findings(|ino| self.path(Ino(ino.unsigned_abs())))
+    }
+
+    /// The reason that the bytes of a block are not those that were written.
+    fn why(&self, block: &BlockRef) -> &'static str {
+        let (Place::Segment { segment, offset }, Some(segments)) = (block.place, &self.segments) else {
+            return OTHER_BYTES;
+        };
+        match segments.size(segment) {
+            Ok(size) if offset + u64::from(block.length) > size => PAST_END,
+            Err(error) if error.kind() == ErrorKind::Corrupt => LOST,
+            Ok(_) | Err(_) => OTHER_BYTES,
+        }
+    }
+
+    /// Segment files that are lost.
+    fn lost_segments(&self) -> Result<Vec<Finding>> {
+        let lost = |segments| lost_segments::find_beside_a_mount(&self.connection, segments);
+        Ok(lost_segments::findings(self.segments.as_ref().map(lost).transpose()?.unwrap_or_default()))
     }
 
     /// A path that leads to `ino`; `#` and its number if none does.

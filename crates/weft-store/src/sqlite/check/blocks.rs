@@ -6,7 +6,8 @@ use crate::Error;
 use crate::error::{ErrorKind, Result};
 use crate::row::{BlockRef, Place};
 use crate::sqlite::blocks::bytes_at_place;
-use crate::sqlite::damaged_bytes::DamagedBytes;
+use crate::sqlite::damaged_bytes::{DamagedBytes, LOST, PAST_END};
+use crate::sqlite::lost_segments;
 use crate::sqlite::read::{self, sql, unsigned};
 use crate::sqlite::segments::Segments;
 use crate::store::{BlockHome, Header};
@@ -116,17 +117,20 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Blocks past the end of their segment's file, or in one that is not there.
+    /// Segment files that are lost, and blocks past the end of their segment's file.
     fn segment_files(&mut self) -> Result<()> {
         let Some(segments) = self.segments() else { return Ok(()) };
         self.segment_directory()?;
+        if segments.directory().is_dir() {
+            self.findings.extend(lost_segments::findings(lost_segments::find(&self.connection, &segments)?));
+        }
         let used = "SELECT DISTINCT segment FROM blocks WHERE segment IS NOT NULL";
         let mut statement = self.connection.prepare(used).map_err(failed)?;
         let used = statement.query_map((), |row| row.get::<_, u32>(0)).map_err(failed)?;
         for segment in used.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)? {
             let (why, size) = match segments.size(segment) {
-                Ok(size) => ("lies past the end of its segment", size),
-                Err(error) if error.kind() == ErrorKind::Corrupt => ("lies in a segment that is gone", 0),
+                Ok(size) => (PAST_END, size),
+                Err(error) if error.kind() == ErrorKind::Corrupt => (LOST, 0),
                 Err(error) => return Err(error),
             };
             let statement = "INSERT INTO bad SELECT id, ?3 FROM blocks WHERE segment = ?1 AND position + length > ?2";
@@ -148,7 +152,7 @@ impl Checker<'_> {
                 if count == 1 { "1 segment that rows name".into() } else { format!("{count} segments that rows name") };
             self.volume_finding(format!(
                 "the directory {} is missing, and with it {segments}: put it back from a copy of the same moment; \
-                 'weft mount --accept-loss' goes on without the blocks that were in it",
+                 'weft mount --accept-loss VOLUME DIRECTORY' goes on without the blocks that were in it",
                 directory.display()
             ));
         }
