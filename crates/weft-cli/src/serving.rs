@@ -125,6 +125,7 @@ impl Open {
             wait: if is_reexec() { Duration::MAX } else { self.wait.map_or(unsaid.wait, Duration::from_secs) },
             patience: self.patience.map_or(unsaid.patience, Duration::from_secs),
             purpose,
+            tell: |what| tracing::info!("{what}"),
             loss: if self.accept_loss { Loss::Accept } else { Loss::Refuse },
             disk_cache: disk_cache.map(|directory| DiskCacheOptions {
                 directory,

@@ -35,6 +35,9 @@ const END_CONNECTIONS: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_act
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LOOK_AGAIN_LATER: Duration = Duration::from_secs(1);
 
+/// Time after which the user is told of the wait.
+const TELL_AFTER: Duration = Duration::from_secs(2);
+
 /// A process, of one boot of one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
@@ -184,6 +187,25 @@ pub(super) fn damaged(fault: &str) -> Error {
     Error::Corrupt(format!("{fault}; 'weft check --repair' makes it anew"))
 }
 
+/// The refusal of a volume that `holder` has, after a wait.
+fn in_use(holder: Option<&Holder>, waited: Duration) -> String {
+    let who = holder.map_or_else(|| "another process".into(), Holder::to_string);
+    let end = match holder {
+        Some(Holder { pid, purpose, .. }) if purpose.starts_with("served at ") => {
+            format!("end that there first ('kill {pid}', which commits all)")
+        }
+        _ => "unmount it there first".to_owned(),
+    };
+    match waited.as_secs() {
+        0 => format!(
+            "it is in use by {who}; {end}, or wait until it is let go of, or until the lease of a process that is gone \
+             ends (weft mount --wait SECONDS)"
+        ),
+        1 => format!("it is still in use by {who} after 1 second; {end}"),
+        seconds => format!("it is still in use by {who} after {seconds} seconds; {end}"),
+    }
+}
+
 /// The lease of a volume, renewed until dropped.
 pub(super) struct Lease {
     shared: Arc<Shared>,
@@ -212,7 +234,7 @@ impl Lease {
         options: &OpenOptions,
     ) -> Result<Lease> {
         let term = i64::try_from(options.lease.as_millis()).unwrap_or(i64::MAX);
-        let (mut waited, mut pause) = (Duration::ZERO, LOOK_AGAIN);
+        let (mut waited, mut pause, mut is_told) = (Duration::ZERO, LOOK_AGAIN, false);
         if let Some(fault) = fault(&mut connection)? {
             return Err(damaged(fault));
         }
@@ -242,12 +264,14 @@ impl Lease {
                     }
                     break unsigned(row, 0)?;
                 }
-            } else if waited >= options.wait {
-                let who = other.map_or_else(|| "another process".into(), |other| other.to_string());
-                return Err(Error::Held(format!(
-                    "it is in use by {who}; unmount it there first, or wait until it is let go of, or until the lease \
-                     of a process that is gone ends (weft mount --wait SECONDS)"
-                )));
+            } else {
+                let who = other.as_ref().map_or_else(|| "another process".into(), Holder::to_string);
+                if waited >= options.wait {
+                    return Err(Error::Held(in_use(other.as_ref(), options.wait)));
+                }
+                if waited >= TELL_AFTER && !std::mem::replace(&mut is_told, true) {
+                    (options.tell)(&format!("waiting for {who} to let go of the volume"));
+                }
             }
             // Nobody waits for less than this, and a server is not to be asked without end.
             #[expect(clippy::disallowed_methods, reason = "the other daemon tells nobody when it ends")]
@@ -384,6 +408,17 @@ impl Drop for Lease {
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_refusal_says_how_a_volume_is_let_go_of_and_advises_no_wait_after_one() {
+        let (server, mount) = (Holder::this("served at 127.0.0.1:2049"), Holder::this("mounted at /m"));
+        let told = in_use(Some(&server), Duration::ZERO);
+        let end =
+            format!("(served at 127.0.0.1:2049); end that there first ('kill {}', which commits all)", server.pid);
+        assert!(told.contains(&end) && told.contains("--wait"), "{told}");
+        let told = in_use(Some(&mount), Duration::from_secs(14));
+        assert!(told.ends_with("(mounted at /m) after 14 seconds; unmount it there first"), "{told}");
+    }
 
     #[test]
     fn who_cannot_be_seen_has_not_ended() {

@@ -45,13 +45,15 @@ pub struct OpenOptions {
     pub loss: Loss,
     /// Words for the purpose of holding it, shown to others: "mounted at /mnt".
     pub purpose: String,
+    /// Tells the user of a wait that takes long.
+    pub tell: fn(&str),
 }
 
 impl Default for OpenOptions {
     fn default() -> OpenOptions {
         let (lease, patience) = (Duration::from_secs(15), Duration::from_secs(60));
         let (loss, purpose) = (Loss::Refuse, String::new());
-        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss, purpose }
+        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss, purpose, tell: |_| () }
     }
 }
 

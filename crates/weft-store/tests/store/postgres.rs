@@ -4,6 +4,7 @@
 use crate::compare::state;
 use crate::contract::{config, options};
 use crate::generate::{Change, batch, changes};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -463,6 +464,7 @@ fn whoever_connects_during_commits_misses_none() {
 
 #[test]
 fn one_daemon_at_a_time_holds_a_volume() {
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let address = Cluster::shared().address();
     create(&address);
     let purpose = "mounted at /mnt/a\nb".into();
@@ -472,6 +474,13 @@ fn one_daemon_at_a_time_holds_a_volume() {
     let (process, told) = (std::process::id(), refused.to_string());
     assert!(told.contains(&format!("in use by process {process} on ")), "{told}");
     assert!(told.contains(" (mounted at /mnt/a\u{fffd}b); unmount it there first, or wait"), "{told}");
+    let tell = |what: &str| TOLD.lock().push(what.to_owned());
+    let wait = Duration::from_secs(3);
+    let refused =
+        postgres::open(&address, OpenOptions { wait, tell, ..OpenOptions::default() }).err().expect("refused");
+    assert!(refused.to_string().contains("b) after 3 seconds; unmount it there first"), "{refused}");
+    let told = TOLD.lock();
+    assert!(told.len() == 1 && told[0].starts_with(&format!("waiting for process {process} on ")), "{told:?}");
     drop(store);
     drop(open(&address));
 }

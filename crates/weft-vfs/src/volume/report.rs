@@ -55,6 +55,8 @@ impl Vfs {
             state.tree.dirty_bytes,
             state.tree.volume.bytes_max.map(|max| (max, state.tree.counters.bytes_used)),
         );
+        // A server of PostgreSQL does not tell what its disks hold.
+        let total = total.max(free.saturating_add(state.tree.counters.bytes_used));
         let inodes_total = state.tree.volume.inodes_max.unwrap_or(INODES_MAX);
         Ok(Statfs {
             block_size: self.block_size,

@@ -47,6 +47,17 @@ fn the_byte_quota_refuses_writes_beyond_it_and_gives_back_what_is_removed() {
     assert_eq!(told.bytes_total, max);
 }
 
+/// A store that does not tell how much there is room for says that all is free.
+#[test]
+fn content_counts_as_used_whatever_the_store_says_is_free() {
+    let volume = Volume::new();
+    let ino = volume.file("file");
+    volume.write(ino, 0, &[1; 300_000]);
+    volume.vfs.commit().expect("committed");
+    let told = volume.vfs.statfs().expect("told");
+    assert!(told.bytes_total - told.bytes_free >= 300_000, "{told:?}");
+}
+
 #[test]
 fn uncommitted_bytes_count_against_the_quota_too() {
     let max = 20 * 4096;
