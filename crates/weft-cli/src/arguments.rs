@@ -1,15 +1,17 @@
 //! What the program takes: one definition for parsing, help, man pages and completions.
 #![expect(rustdoc::broken_intra_doc_links, reason = "brackets are how help shows what may be left out")]
 
+mod computing;
 mod copies;
 mod examples;
 mod programs;
 mod serving;
 mod signing;
 
+pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Upgrade};
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
-pub use serving::{Serve, Served};
+pub use serving::{Serve, Served, served_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
 
 use crate::size;
@@ -29,27 +31,42 @@ pub struct Arguments {
 #[derive(Subcommand)]
 pub enum Command {
     /// Make a volume
+    ///
+    /// Exit code 0: it is made. 1: it could not be. 2: wrong usage.
     #[command(after_long_help = examples::INIT)]
     Init(Init),
     /// Mount a volume
+    ///
+    /// Returns when the volume can be used; a daemon goes on in the background. Exit code 0: it is
+    /// mounted. 1: it could not be, or a daemon in the foreground (--foreground) ended badly. 2:
+    /// wrong usage. 3, in the foreground: all is committed, but waits in the write-ahead log for
+    /// room in the database.
     #[command(after_long_help = examples::MOUNT)]
     Mount(Mount),
     /// Serve a volume to other machines, over NFS, without mounting it here
     ///
     /// Ends, after all is committed, at SIGTERM or SIGINT. SIGHUP has it open its log again, in the
-    /// background; in the foreground of a terminal it ends it, too.
+    /// background; in the foreground of a terminal it ends it, too. Exit code 0: a signal ended it,
+    /// or it serves in the background. 1: it could not serve, or not commit all. 2: wrong usage. 3:
+    /// as of 'weft mount'.
     #[command(after_long_help = examples::SERVE)]
     Serve(Serve),
     /// Unmount a volume, and wait until all of it is committed
+    ///
+    /// Exit code 0: it is unmounted, and all is committed. 1: it stays mounted, or something may be
+    /// missing, which is told. 2: wrong usage.
+    #[command(after_long_help = examples::UMOUNT)]
     Umount(Umount),
     /// Tell a volume's size, counts and options, as of its last commit
     ///
     /// After a crash it says how many operations wait in the intent log, or that they are lost.
     /// Exit code 0: it was told. 1: it could not be.
+    #[command(after_long_help = examples::INFO)]
     Info(Info),
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
-    /// Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could
+    /// 'weft scrub' looks at one that is mounted. One in PostgreSQL may be mounted while it is
+    /// checked, but not while it is repaired. Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could
     /// not be made. With --salvage: 0: all was brought. 1: something is missing, or nothing proves
     /// all of it. 2: nothing was brought. 129, 130 or 143: a signal ended it, and what was made is
     /// removed.
@@ -57,8 +74,10 @@ pub enum Command {
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it
     ///
-    /// Tells damaged files by path and byte range. Exit code 0: there are none. 1: there are. 2:
+    /// Tells damaged files by path and byte range. A mount commits first, so that what was just
+    /// written is read, too. Exit code 0: there are none. 1: there are. 2:
     /// the volume could not be read.
+    #[command(after_long_help = examples::SCRUB)]
     Scrub(Scrub),
     /// Write a volume anew with the other home for its blocks
     ///
@@ -66,12 +85,14 @@ pub enum Command {
     /// whole and on the disk; a signal that ends the conversion removes it. Exit code 0: done. 1:
     /// the volume is damaged, what is damaged was told, and no new one was made. 2: it could not be
     /// done. 129, 130 or 143: a signal ended it.
+    #[command(after_long_help = examples::CONVERT)]
     Convert(Convert),
     /// Bring a volume of an older format to the one that this program reads
     ///
     /// In one transaction: interrupted, it leaves the volume as it was. The program that made the
     /// volume no longer opens it then. A volume of that format already stays as it is. Exit code 0:
     /// it has that format. 1: it could not be brought to it.
+    #[command(after_long_help = examples::UPGRADE)]
     Upgrade(Upgrade),
     /// Copy a directory into a volume that is not mounted
     ///
@@ -97,7 +118,8 @@ pub enum Command {
     /// in it with kinds, permissions and digests of what they name; two directories of one digest
     /// are the same in that. Works on any file system, and inside a volume that is not mounted.
     /// Exit code 0: all could be read, and all that was to be verified is right. 1: something is
-    /// damaged, or not what a list says. 2: something could not be read, and all else is right.
+    /// damaged, or not what a list says. 2: something could not be read, such as a damaged file
+    /// of a mount, and all else is right.
     #[command(after_long_help = examples::DIGEST)]
     Digest(Digest),
     /// Tell where two trees differ: in names, kinds, permissions, contents
@@ -108,19 +130,28 @@ pub enum Command {
     Diff(Diff),
     /// Print a proof that a directory holds something with its digest, for whoever knows the
     /// directory's digest alone
+    ///
+    /// Exit code 0: the proof is printed. 1: something on the way is damaged. 2: it could not be
+    /// proved.
+    #[command(after_long_help = examples::PROVE)]
     Prove(Prove),
     /// Verify a proof that 'weft prove' printed
     ///
     /// Tells the digest of the directory it is about, and what that holds. Exit code 0: it is a
     /// proof, of what --root and --file say if they are given. 1: it is not. 2: a file could not be
     /// read.
+    #[command(after_long_help = examples::PROVE)]
     VerifyProof(VerifyProof),
     /// List a volume's commits with the digests of the trees they left, the last first
     ///
     /// Each commit names the one before it by its digest. Exit code 0: all that are listed do. 1:
     /// one does not.
+    #[command(after_long_help = examples::LOG)]
     Log(Log),
     /// Make a pair of keys to sign with; they are minisign's
+    ///
+    /// Exit code 0: they are made. 1: they could not be.
+    #[command(after_long_help = examples::SIGN)]
     Keygen(Keygen),
     /// Sign a volume's last commit, and with it all that the volume holds
     ///
@@ -134,17 +165,19 @@ pub enum Command {
     /// Without --read the digests that the volume keeps are compared, and content is not read. Exit
     /// code 0: all is so. 1: it was not signed with this key, or the volume holds something else or
     /// is damaged. 2: it could not be verified.
+    #[command(after_long_help = examples::SIGN)]
     Verify(Verify),
     /// Tell the counters and cache hit rates of a volume that is mounted or served
     ///
     /// Any user is told those of a mount, without other users' parts; only its user those of a
-    /// server.
+    /// server. Exit code 0: they were told. 1: they could not be.
     #[command(after_long_help = examples::STATS)]
     Stats(Stats),
     /// List the volumes that daemons of this user have mounted or serve, a line each
     ///
     /// Each daemon is asked over its control socket, and waited for two seconds at most. Exit code
-    /// 0: all answered. 1: one did not, or the control sockets cannot be looked at.
+    /// 0: all answered. 1: one did not, or the control sockets cannot be looked at. A user without
+    /// a place for control sockets is told the mounts alone.
     #[command(after_long_help = examples::STATUS)]
     Status(Status),
     /// Have a volume that is mounted or served commit all changes now
@@ -160,7 +193,8 @@ pub enum Command {
     /// It follows its targets as they change, and is as readable as they are. It can be written
     /// where each stage can be undone: at once if each keeps every byte in its place, else as a
     /// whole when the writer closes it. Works in a mounted volume, and with VOLUME:PATH in one that
-    /// is not.
+    /// is not. Exit code 0: it is made, shown or confirmed. 1: it could not be. 2: the network or
+    /// the usage is wrong.
     #[command(after_long_help = examples::LINK)]
     Link(Link),
     /// Transform bytes by a network of stages
@@ -175,107 +209,67 @@ pub enum Command {
     /// Stages run in this process and hand bytes on by reference; commands that are no stages can
     /// stand before and after them, and run in a shell. 'cat FILE...' at the beginning names files
     /// to read. Exit code 0: all went well. 1: something failed, which is told.
+    #[command(after_long_help = examples::PIPE)]
     Pipe(Pipe),
     /// Print files one after the other, as cat(1) does
+    ///
+    /// Exit code 0: all was printed. 1: a file could not be read.
+    #[command(after_long_help = examples::CAT)]
     Cat(Cat),
     /// Print lines in which an expression finds something, as grep(1) does
     ///
     /// Expressions are those of the regex crate, much as grep -E has them, and mean UTF-8. Exit
     /// code 0: something was found. 1: nothing was. 2: a file could not be read, or the expression
     /// makes no sense.
-    #[command(disable_help_flag = true)]
+    #[command(disable_help_flag = true, after_long_help = examples::GREP)]
     Grep(Grep),
     /// Count lines, words and bytes, as wc(1) does
     ///
-    /// Words are what lies between white space of POSIX's locale, whatever bytes they have.
+    /// Words are what lies between white space of POSIX's locale, whatever bytes they have. Exit
+    /// code 0: all was counted. 1: a file could not be read.
+    #[command(after_long_help = examples::WC)]
     Wc(Wc),
     /// Print checksums of 16 bits and numbers of blocks, as sum(1) does
+    ///
+    /// Exit code 0: all was read. 1: a file could not be read.
+    #[command(after_long_help = examples::SUM)]
     Sum(Sum),
     /// Print all orders of the words of a text, one after the other, without anything between
+    ///
+    /// Exit code 0: all were printed. 1: they could not be. 2: the text or the width is wrong.
+    #[command(after_long_help = examples::PERMUTE)]
     Permute(Permute),
     /// Name networks, in a volume, for use in others as '@name'; or push them onto files that are
     /// in use
     ///
     /// A link is made of what the names stand for then; defining one anew changes no link. Works in
     /// a mounted volume, and in one that is not. What is pushed stands between a file and those who
-    /// use it until it is popped, or the volume is unmounted.
+    /// use it until it is popped, or the volume is unmounted. Exit code 0: done. 1: it could not be.
+    /// 2: the network or the usage is wrong.
     #[command(subcommand, after_long_help = examples::NET)]
     Net(Net),
     /// List the stages that networks are made of, or tell exactly what one does
+    ///
+    /// Exit code 0: they were told. 1: there is no stage of that name.
+    #[command(after_long_help = examples::STAGES)]
     Stages(Stages),
     /// Print a completion script
+    ///
+    /// Exit code 0: it is printed.
+    #[command(after_long_help = examples::COMPLETIONS)]
     Completions {
         /// For this shell
         shell: clap_complete::Shell,
     },
     /// Print the manual page, or write all of them
+    ///
+    /// Exit code 0: done. 1: they could not be written.
+    #[command(after_long_help = examples::MAN)]
     Man {
         /// Write one page for each command into this directory
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-}
-
-#[derive(Args)]
-pub struct Link {
-    /// What is read, one or several, and last the link to be made; with --show a link
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<OsString>,
-    /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...
-    #[arg(short, long, visible_alias = "read", required_unless_present_any = ["show", "members", "trust"])]
-    pub network: Option<String>,
-    /// What is done to bytes that are written through it, instead of what undoes each stage
-    #[arg(long, value_name = "NETWORK", conflicts_with_all = ["show", "members"])]
-    pub write: Option<String>,
-    /// Make a view of a directory instead: whatever is in it is seen transformed, at any depth, as
-    /// it is at the time
-    #[arg(long, conflicts_with = "show")]
-    pub dir: bool,
-    /// Make a view of an archive instead: its members are seen as files, read where they lie,
-    /// transformed if there is a network. tar, and zip by its usual methods; of what is compressed
-    /// as a whole, make a link that decompresses it, and a view of that
-    #[arg(long, conflicts_with_all = ["show", "dir"])]
-    pub members: bool,
-    /// With --dir: how files are called, as a rule of sed, such as 's/\.gz$//'
-    #[arg(long, requires = "dir", conflicts_with = "members", value_name = "RULE")]
-    pub rename: Option<String>,
-    /// With --dir: transform only files in whose names this regular expression finds something;
-    /// others are as they are
-    #[arg(long, requires = "dir", conflicts_with = "members", value_name = "REGEX")]
-    pub only: Option<String>,
-    /// Whether what it gives is kept, so that it is computed once
-    #[arg(long, value_name = "WHETHER", default_value = "on")]
-    pub memo: OnOff,
-    /// Leave its length open, 0 for whoever asks, until somebody has read it to its end, if nothing
-    /// tells it before: listing it then computes nothing. Programs read it as they read files of
-    /// /proc
-    #[arg(long, conflicts_with_all = ["show", "members"])]
-    pub lazy: bool,
-    /// Have programs read it past what the kernel keeps of files: faster for those that read much
-    /// at once, slower for those that read little at a time, or the same again
-    #[arg(long, conflicts_with_all = ["show", "members"])]
-    pub direct: bool,
-    /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are
-    /// one
-    #[arg(long, conflicts_with = "show")]
-    pub no_fuse: bool,
-    /// Tell what a link is made of, and of each of its stages what it keeps and what undoes it
-    #[arg(long, conflicts_with_all = ["network", "memo"])]
-    pub show: bool,
-    /// Confirm links of yours that run code ('exec', 'wasm', 'library') and were made by a Weft
-    /// that let programs make such links which restored attributes: until then they run nothing.
-    /// Look at them with --show before
-    #[arg(long, conflicts_with_all = ["network", "memo", "show", "write", "dir", "members", "lazy", "direct", "no_fuse"])]
-    pub trust: bool,
-    /// With --show: as JSON
-    #[arg(long, requires = "show")]
-    pub json: bool,
-    /// With --show: as a picture in the language of Graphviz
-    #[arg(long, requires = "show", conflicts_with = "json")]
-    pub dot: bool,
-    /// With --show: as a picture in SVG
-    #[arg(long, requires = "show", conflicts_with_all = ["json", "dot"])]
-    pub svg: bool,
 }
 
 /// Of whom something is permitted.
@@ -298,133 +292,6 @@ pub enum LinkOwners {
     Own,
     /// Everybody's
     Everybody,
-}
-
-/// Whether something is done.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OnOff {
-    /// It is
-    On,
-    /// It is not
-    Off,
-}
-
-#[derive(Args)]
-pub struct Run {
-    /// The network
-    #[arg(short, long)]
-    pub network: String,
-    /// The volume whose named networks it may use, as '@name', or a path in one that is mounted
-    #[arg(long, value_name = "VOLUME")]
-    pub of: Option<OsString>,
-    /// What undoes the network instead, if all of its stages can be undone
-    #[arg(long)]
-    pub inverse: bool,
-    /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are
-    /// one
-    #[arg(long)]
-    pub no_fuse: bool,
-    /// Tell what the network is instead of running it: each stage, whether it keeps length and
-    /// places, what undoes it
-    #[arg(long)]
-    pub show: bool,
-    /// The directory of the keys that stages name (encrypt and decrypt), as files of age-keygen
-    /// that nobody else may read
-    #[arg(long, value_name = "DIR")]
-    pub keys: Option<PathBuf>,
-    /// Files to read one after the other instead of the standard input; '-' stands for that
-    pub files: Vec<PathBuf>,
-}
-
-#[derive(Args)]
-pub struct Pipe {
-    /// Say on the standard error how many bytes were copied from memory to memory
-    #[arg(long)]
-    pub copies: bool,
-    /// Stages and commands, joined by '|'
-    #[arg(value_name = "PIPELINE")]
-    pub text: String,
-}
-
-#[derive(Subcommand)]
-pub enum Net {
-    /// Name a network, or give a name another one
-    Define {
-        /// Its name: letters, digits, '-' and '_'
-        name: String,
-        /// The network, which may name others
-        network: String,
-        /// The volume, or a path in one that is mounted
-        volume: OsString,
-    },
-    /// List the networks that a volume knows by name
-    List {
-        /// The volume, or a path in one that is mounted
-        volume: OsString,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Put a network between a file of a mounted volume and those who use it
-    ///
-    /// By its path: for everybody who uses it by this mount, also those who have it open; as its
-    /// owner, or root. With --fd: for those alone who share that open file, from then on past the
-    /// page cache; the volume must be mounted with --opens, or have links that want that, and the
-    /// network must leave the length as it is. What is written goes back through what undoes the
-    /// network, if that can be.
-    Push {
-        #[command(flatten)]
-        file: OpenFile,
-        /// The network; it reads the file
-        #[arg(short, long)]
-        network: String,
-        /// A file of the volume with code that the network runs: $2 for the first, and so on
-        #[arg(long, value_name = "FILE")]
-        code: Vec<OsString>,
-    },
-    /// Take away the network that was pushed last
-    Pop {
-        #[command(flatten)]
-        file: OpenFile,
-    },
-    /// Tell which networks are pushed, the last first
-    Show {
-        #[command(flatten)]
-        file: OpenFile,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Forget a network
-    Remove {
-        /// Its name
-        name: String,
-        /// The volume, or a path in one that is mounted
-        volume: OsString,
-    },
-}
-
-/// A file that is in use.
-#[derive(Args)]
-pub struct OpenFile {
-    /// The file, for everybody
-    #[arg(required_unless_present = "fd")]
-    pub path: Option<PathBuf>,
-    /// What is open as this number, alone: as of a shell that has run 'exec 3<file'
-    #[arg(long, value_name = "NUMBER", conflicts_with = "path")]
-    pub fd: Option<i32>,
-    /// With --fd: in this process
-    #[arg(long, requires = "fd")]
-    pub pid: Option<i32>,
-}
-
-#[derive(Args)]
-pub struct Stages {
-    /// Tell all about this one
-    pub name: Option<String>,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Where blocks lie.
@@ -481,6 +348,11 @@ pub struct Scrub {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Parses a number of seconds.
+fn seconds(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("'{text}' is not a number of seconds"))
 }
 
 /// From which byte of a file on blocks lie in a table of its own.
@@ -542,10 +414,12 @@ pub struct Mount {
     /// Options as mount(8) takes them, separated by commas, from left to right: ro, rw, noatime,
     /// relatime, strictatime, exec, noexec, suid, nosuid, dev, nodev (nosuid and nodev unless root
     /// asks), defaults (rw, suid, dev and exec), remount (with ro or rw, of the volume that is
-    /// mounted at the directory), allow_other, writeback, keep-awake, no-idle-policy, opens, and
-    /// commit-interval, dirty-max, metadata-cache, block-cache, read-ahead, shared-memory, memo,
-    /// temporary, keys, links, exported-stages, transport, placement and log with their values as
-    /// below (commit-interval=5)
+    /// mounted at the directory), allow_other, and what is described below: writeback, keep-awake,
+    /// no-idle-policy, opens, no-opens, no-confinement, accept-loss, portmap, and with values
+    /// (commit-interval=5) commit-interval, dirty-max, metadata-cache, block-cache, read-ahead,
+    /// shared-memory, memo, temporary, keys, links, exported-stages, transport, placement, log,
+    /// wait, lease, patience, disk-cache, disk-cache-size, nfs, exports, grace, tls-certificate,
+    /// tls-key, tls-clients
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Stay in the foreground, messages on standard error
@@ -605,7 +479,7 @@ pub struct Mount {
 #[derive(Args)]
 pub struct Open {
     /// Refuse every change
-    #[arg(long)]
+    #[arg(short, long)]
     pub read_only: bool,
     /// If a log of a volume that was not unmounted cleanly is missing, damaged, or of another
     /// moment, or a segment file is missing, or the volume cannot take an operation of its log any
@@ -617,7 +491,7 @@ pub struct Open {
     /// Longest time in seconds between a change and when it survives anything: by a commit, or,
     /// where programs call fsync, in the intent log, of which commits then follow within ten
     /// seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true)]
     pub commit_interval: f64,
     /// Most bytes of changes kept in memory
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "256M")]
@@ -671,7 +545,7 @@ pub struct Open {
     pub strictatime: bool,
     /// In PostgreSQL: how long to wait for another daemon that holds the volume to let go of it; 0
     /// if not given
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub wait: Option<u64>,
     /// In PostgreSQL: how long after the daemon's last sign of life another may take the volume; 15
     /// if not given
@@ -679,7 +553,7 @@ pub struct Open {
     pub lease: Option<u64>,
     /// In PostgreSQL: how long operations wait for a server that has gone before they fail; 60 if
     /// not given
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub patience: Option<u64>,
     /// In PostgreSQL: keep blocks that are read and written in a file of this directory, too, on a
     /// disk of this machine, from one mount to the next. What is in it is not encrypted, and none
@@ -699,7 +573,7 @@ pub struct Umount {
     #[arg(short, long)]
     pub lazy: bool,
     /// Seconds after which this gives up, whatever it waits for; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value_t = 300)]
     pub timeout: u64,
 }
 
@@ -714,7 +588,7 @@ pub struct Info {
 
 #[derive(Args)]
 pub struct Check {
-    /// The volume, not mounted
+    /// The volume, not mounted; one in PostgreSQL may be, unless it is repaired
     pub volume: PathBuf,
     /// Repair what can be: counts are set right, what no name leads to moves to lost+found,
     /// directories whose rows are gone are made anew with their entries, for root alone

@@ -2,7 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::output;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::CommandFactory;
 use clap_mangen::Man;
 use std::io;
@@ -23,10 +23,11 @@ pub fn man(directory: Option<&Path>) -> Result<ExitCode> {
         Some(directory) => {
             let mut program = Arguments::command().disable_help_subcommand(true);
             program.build();
+            ensure!(directory.is_dir(), "there is no directory {}; make it first", directory.display());
             write_pages(program, directory)
                 .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
         }
-        None => output::write(&page(&Man::new(Arguments::command()))?),
+        None => output::write(&page(Arguments::command())?),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -36,15 +37,77 @@ fn write_pages(command: clap::Command, directory: &Path) -> io::Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()).cloned() {
         write_pages(below, directory)?;
     }
-    let man = Man::new(command);
-    std::fs::write(directory.join(man.get_filename()), page(&man)?)
+    let name = Man::new(command.clone()).get_filename();
+    std::fs::write(directory.join(name), page(command)?)
 }
 
-/// Renders the page. Examples have the section that man-pages(7) has for them; clap_mangen calls
-/// the text after the options EXTRA.
-fn page(man: &Man) -> io::Result<Vec<u8>> {
+/// Beginning of the last sentences of a command's help, about its exit codes.
+const EXIT_CODES: &str = "Exit code ";
+
+/// Pages on commands that belong together.
+const RELATED: &[&[&str]] = &[
+    &["weft-mount", "weft-umount", "weft-serve", "weft-status", "weft-sync", "weft-stats", "mount", "fstab"],
+    &["weft-init", "weft-info", "weft-convert", "weft-upgrade"],
+    &["weft-check", "weft-scrub", "weft-log"],
+    &["weft-import", "weft-export"],
+    &["weft-digest", "weft-diff", "weft-prove", "weft-verify-proof"],
+    &["weft-keygen", "weft-sign", "weft-verify"],
+    &["weft-link", "weft-net", "weft-run", "weft-pipe", "weft-stages"],
+    &["weft-cat", "weft-grep", "weft-wc", "weft-sum", "weft-permute", "weft-stages"],
+];
+
+/// Renders the page, in the sections of man-pages(7).
+fn page(mut command: clap::Command) -> io::Result<Vec<u8>> {
+    let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+    let (about, codes) = about.find(EXIT_CODES).map_or((about.as_str(), ""), |at| about.split_at(at));
+    let description = about.split_once("\n\n").map_or(about, |(_, rest)| rest).trim().to_owned();
+    let description = if description.is_empty() { about.trim().to_owned() } else { description };
+    if !description.is_empty() {
+        command = command.long_about(description);
+    }
+    let name = command.get_bin_name().unwrap_or("weft").to_owned();
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").replace('\n', "\n.br\n").replace('-', "\\-");
+    let (has_options, has_commands) = (command.get_arguments().next().is_some(), command.has_subcommands());
+    let has_version = command.get_version().is_some();
+    let has_examples = command.get_after_long_help().is_some();
+    let man = Man::new(command);
     let mut page = Vec::new();
-    man.render(&mut page)?;
-    let page = String::from_utf8(page).map_err(io::Error::other)?;
-    Ok(page.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n").into_bytes())
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    page.extend(format!(".SH SYNOPSIS\n{usage}\n").into_bytes());
+    man.render_description_section(&mut page)?;
+    if has_options {
+        man.render_options_section(&mut page)?;
+    }
+    if has_commands {
+        man.render_subcommands_section(&mut page)?;
+    }
+    if !codes.is_empty() {
+        page.extend(format!(".SH \"EXIT STATUS\"\n{}\n", codes.replace('-', "\\-")).into_bytes());
+    }
+    if has_examples {
+        // clap_mangen calls the text after the options EXTRA.
+        let mut examples = Vec::new();
+        man.render_extra_section(&mut examples)?;
+        let examples = String::from_utf8(examples).map_err(io::Error::other)?;
+        page.extend(examples.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n").into_bytes());
+    }
+    page.extend(see_also(&name.replace(' ', "-")).into_bytes());
+    if has_version {
+        man.render_version_section(&mut page)?;
+    }
+    Ok(page)
+}
+
+/// Returns the section that names other pages than that called `name`.
+fn see_also(name: &str) -> String {
+    let related = RELATED.iter().filter(|pages| pages.contains(&name)).flat_map(|pages| pages.iter());
+    let pages = ["weft"].iter().chain(related).filter(|page| **page != name).map(|page| match *page {
+        "mount" => "\\fBmount\\fR(8)".to_owned(),
+        "fstab" => "\\fBfstab\\fR(5)".to_owned(),
+        page => format!("\\fB{}\\fR(1)", page.replace('-', "\\-")),
+    });
+    let pages = pages.collect::<Vec<_>>();
+    if pages.is_empty() { String::new() } else { format!(".SH \"SEE ALSO\"\n{}\n", pages.join(", ")) }
 }

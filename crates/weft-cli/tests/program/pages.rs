@@ -36,7 +36,34 @@ fn every_command_is_in_the_help_and_has_help_and_a_manual_page() {
         let page = std::fs::read_to_string(page.unwrap().path()).unwrap();
         assert!(!page.contains("EXTRA") && !page.contains("Examples:"), "{page}");
     }
+    let page = std::fs::read_to_string(place.path("pages/weft-umount.1")).unwrap();
+    for words in [
+        ".SH SYNOPSIS\nweft umount [OPTIONS] <DIRECTORY>\n",
+        ".SH \"EXIT STATUS\"\nExit code 0: ",
+        "fBweft\\-mount\\fR(1)",
+    ] {
+        assert!(page.contains(words), "no {words} in {page}");
+    }
     assert!(std::fs::read_to_string(place.path("pages/weft-init.1")).unwrap().contains(".SH EXAMPLES\n"));
+}
+
+#[test]
+fn the_help_of_each_command_has_exit_codes_and_examples() {
+    let place = Place::new();
+    let help = place.weft(&["--help"]).well();
+    let (_, list) = help.split_once("Commands:\n").unwrap();
+    let names = list
+        .lines()
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<_> =
+        names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").collect();
+    assert!(names.len() > 30, "{names:?}");
+    for name in names {
+        let help = place.weft(&[name, "--help"]).well().split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("Exit code 0: "), "{name}: {help}");
+        assert!(help.contains("Examples: weft "), "{name}: {help}");
+    }
 }
 
 #[test]
