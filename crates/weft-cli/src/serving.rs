@@ -86,7 +86,8 @@ impl Open {
             ("--disk-cache-size", self.disk_cache_size.is_some()),
         ];
         match (location, given.iter().find(|(_, is_given)| *is_given)) {
-            (Location::Files(_), Some((option, _))) => {
+            // A volume that is not there is refused as such.
+            (Location::Files(path), Some((option, _))) if path.exists() => {
                 usage(format!("{option} is for volumes in PostgreSQL; {location} lies in files: leave it out"))
             }
             _ => Ok(()),

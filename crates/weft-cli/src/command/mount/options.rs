@@ -1,9 +1,10 @@
 //! Options of `-o`, from the command line, fstab(5) or mount(8).
 
-use crate::arguments::Mount;
+use crate::arguments::{Mount, served_at};
 use crate::command::usage;
 use anyhow::Result;
 use clap::ValueEnum;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use weft_fuse::MountOptions;
@@ -38,6 +39,9 @@ const PASSED_OVER: &[&str] = &[
     "users",
 ];
 
+/// Options by which other file systems write each change to the disk at once.
+const SYNCHRONOUS: &[&str] = &["sync", "dirsync"];
+
 /// Options that the kernel reports of a mount, and that mount(8) repeats when it remounts.
 const SAID_OF_MOUNTS: &[&str] = &["user_id", "group_id", "rootmode", "max_read", "blksize", "seclabel", "nosymfollow"];
 
@@ -65,6 +69,12 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
         if is_passed_over(name, asked) {
             continue;
         }
+        if SYNCHRONOUS.contains(&name) {
+            return usage(format!(
+                "there is no option '{name}', as no write waits for the disk: fsync(2) makes a change durable, and so \
+                 does the next commit (commit-interval=SECONDS)"
+            ));
+        }
         match (take_flag(name, arguments, mount), value) {
             (true, None) => {}
             (true, Some(value)) => {
@@ -77,7 +87,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
         }
     }
     arguments.open.read_only = mount.read_only;
-    Ok(())
+    refuse_unfit(arguments)
 }
 
 /// True if `name` is an option of mount(8) or fstab(5) that means nothing to a mount of Weft.
@@ -90,55 +100,120 @@ fn is_passed_over(name: &str, asked: Asked) -> bool {
 
 /// Applies an option without a value. False if `name` is none.
 fn take_flag(name: &str, arguments: &mut Mount, mount: &mut MountOptions) -> bool {
-    match name {
-        "ro" => mount.read_only = true,
-        "rw" => mount.read_only = false,
-        "defaults" => {
-            (mount.read_only, mount.suid, mount.devices, mount.no_exec) = (false, true, true, false);
-        }
-        "noatime" => (arguments.open.noatime, arguments.open.strictatime) = (true, false),
-        "strictatime" => (arguments.open.noatime, arguments.open.strictatime) = (false, true),
-        "atime" | "relatime" | "nostrictatime" => (arguments.open.noatime, arguments.open.strictatime) = (false, false),
-        "allow_other" => mount.allow_other = true,
-        "suid" => mount.suid = true,
-        "nosuid" => mount.suid = false,
-        "dev" => mount.devices = true,
-        "nodev" => mount.devices = false,
-        "exec" => mount.no_exec = false,
-        "noexec" => mount.no_exec = true,
-        "writeback" => arguments.writeback = true,
-        "keep-awake" => arguments.keep_awake = true,
-        "opens" => arguments.opens = true,
-        "no-idle-policy" => arguments.no_idle_policy = true,
-        // `asked` looks for it.
-        "remount" => {}
-        _ => return false,
-    }
-    true
+    let found = FLAGS.iter().find(|(flag, _)| *flag == name);
+    found.map(|(_, apply)| apply(arguments, mount)).is_some()
+}
+
+/// An option without a value, and its effect.
+type Flag = (&'static str, fn(&mut Mount, &mut MountOptions));
+
+const FLAGS: &[Flag] = &[
+    ("ro", |_, mount| mount.read_only = true),
+    ("rw", |_, mount| mount.read_only = false),
+    ("defaults", |_, mount| {
+        (mount.read_only, mount.suid, mount.devices, mount.no_exec) = (false, true, true, false);
+    }),
+    ("noatime", |arguments, _| set_times(arguments, true, false)),
+    ("strictatime", |arguments, _| set_times(arguments, false, true)),
+    ("atime", |arguments, _| set_times(arguments, false, false)),
+    ("relatime", |arguments, _| set_times(arguments, false, false)),
+    ("nostrictatime", |arguments, _| set_times(arguments, false, false)),
+    ("allow_other", |_, mount| mount.allow_other = true),
+    ("suid", |_, mount| mount.suid = true),
+    ("nosuid", |_, mount| mount.suid = false),
+    ("dev", |_, mount| mount.devices = true),
+    ("nodev", |_, mount| mount.devices = false),
+    ("exec", |_, mount| mount.no_exec = false),
+    ("noexec", |_, mount| mount.no_exec = true),
+    // `asked` looks for it.
+    ("remount", |_, _| ()),
+    ("writeback", |arguments, _| arguments.writeback = true),
+    ("keep-awake", |arguments, _| arguments.keep_awake = true),
+    ("opens", |arguments, _| arguments.opens = true),
+    ("no-opens", |arguments, _| arguments.no_opens = true),
+    ("no-idle-policy", |arguments, _| arguments.no_idle_policy = true),
+    ("no-confinement", |arguments, _| arguments.open.no_confinement = true),
+    ("accept-loss", |arguments, _| arguments.open.accept_loss = true),
+    ("portmap", |arguments, _| arguments.served.portmap = true),
+];
+
+fn set_times(arguments: &mut Mount, never: bool, always: bool) {
+    (arguments.open.noatime, arguments.open.strictatime) = (never, always);
 }
 
 /// Applies an option with a value. False if `name` is none.
 fn take_value(name: &str, value: &str, arguments: &mut Mount) -> Result<bool> {
-    match name {
-        "commit-interval" => arguments.open.commit_interval = parse(name, value)?,
-        "dirty-max" => arguments.open.dirty_max = size(name, value)?,
-        "metadata-cache" => arguments.open.metadata_cache = size(name, value)?,
-        "read-ahead" => arguments.open.read_ahead = Some(size(name, value)?),
-        "block-cache" => arguments.open.block_cache = Some(size(name, value)?),
-        "shared-memory" => arguments.shared_memory = Some(size(name, value)?),
-        "disk-cache" => arguments.open.disk_cache = Some(path(name, value)?),
-        "disk-cache-size" => arguments.open.disk_cache_size = Some(size(name, value)?),
-        "memo" => arguments.open.memo = size(name, value)?,
-        "temporary" => arguments.open.temporary = size(name, value)?,
-        "keys" => arguments.open.keys = Some(path(name, value)?),
-        "links" => arguments.open.links = Some(word(name, value)?),
-        "exported-stages" => arguments.open.exported_stages = word(name, value)?,
-        "transport" => arguments.transport = value.into(),
-        "placement" => arguments.placement = value.into(),
-        "log" => arguments.log = Some(path(name, value)?),
-        _ => return Ok(false),
+    match VALUES.iter().find(|(option, _)| *option == name) {
+        Some((_, apply)) => apply(arguments, name, value).map(|()| true),
+        None => Ok(false),
     }
-    Ok(true)
+}
+
+/// An option with a value, and its effect.
+type Valued = (&'static str, fn(&mut Mount, &str, &str) -> Result<()>);
+
+const VALUES: &[Valued] = &[
+    ("commit-interval", |arguments, name, value| set(&mut arguments.open.commit_interval, parse(name, value)?)),
+    ("dirty-max", |arguments, name, value| set(&mut arguments.open.dirty_max, size(name, value)?)),
+    ("metadata-cache", |arguments, name, value| set(&mut arguments.open.metadata_cache, size(name, value)?)),
+    ("block-cache", |arguments, name, value| set(&mut arguments.open.block_cache, Some(size(name, value)?))),
+    ("read-ahead", |arguments, name, value| set(&mut arguments.open.read_ahead, Some(size(name, value)?))),
+    ("shared-memory", |arguments, name, value| set(&mut arguments.shared_memory, Some(size(name, value)?))),
+    ("memo", |arguments, name, value| set(&mut arguments.open.memo, size(name, value)?)),
+    ("temporary", |arguments, name, value| set(&mut arguments.open.temporary, size(name, value)?)),
+    ("keys", |arguments, name, value| set(&mut arguments.open.keys, Some(path(name, value)?))),
+    ("links", |arguments, name, value| set(&mut arguments.open.links, Some(word(name, value)?))),
+    ("exported-stages", |arguments, name, value| set(&mut arguments.open.exported_stages, word(name, value)?)),
+    ("transport", |arguments, _, value| set(&mut arguments.transport, value.into())),
+    ("placement", |arguments, _, value| set(&mut arguments.placement, value.into())),
+    ("log", |arguments, name, value| set(&mut arguments.log, Some(path(name, value)?))),
+    ("wait", |arguments, name, value| set(&mut arguments.open.wait, Some(parse(name, value)?))),
+    ("lease", |arguments, name, value| match parse(name, value)? {
+        0 => usage(format!("option {name}: it must be at least 1 second")),
+        seconds => set(&mut arguments.open.lease, Some(seconds)),
+    }),
+    ("patience", |arguments, name, value| set(&mut arguments.open.patience, Some(parse(name, value)?))),
+    ("disk-cache", |arguments, name, value| set(&mut arguments.open.disk_cache, Some(path(name, value)?))),
+    ("disk-cache-size", |arguments, name, value| set(&mut arguments.open.disk_cache_size, Some(size(name, value)?))),
+    ("nfs", |arguments, _, value| match value {
+        "" => set(&mut arguments.nfs, Some(SocketAddr::from(([127, 0, 0, 1], 2049)))),
+        address => set(&mut arguments.nfs, Some(served_at(address).or_else(usage)?)),
+    }),
+    ("exports", |arguments, name, value| set(&mut arguments.served.exports, Some(path(name, value)?))),
+    ("grace", |arguments, name, value| set(&mut arguments.served.grace, parse(name, value)?)),
+    ("tls-certificate", |arguments, name, value| set(&mut arguments.served.tls_certificate, Some(path(name, value)?))),
+    ("tls-key", |arguments, name, value| set(&mut arguments.served.tls_key, Some(path(name, value)?))),
+    ("tls-clients", |arguments, name, value| set(&mut arguments.served.tls_clients, Some(path(name, value)?))),
+];
+
+/// Sets an argument. Never fails.
+#[expect(clippy::unnecessary_wraps, reason = "the table has functions that may fail")]
+fn set<T>(argument: &mut T, value: T) -> Result<()> {
+    *argument = value;
+    Ok(())
+}
+
+/// Refuses options that need or exclude others, as the arguments do on the command line.
+fn refuse_unfit(arguments: &Mount) -> Result<()> {
+    let served = &arguments.served;
+    let of_nfs = [
+        ("exports", served.exports.is_some()),
+        ("portmap", served.portmap),
+        ("tls-certificate", served.tls_certificate.is_some()),
+    ];
+    let unserved = of_nfs.into_iter().find(|(_, is_given)| *is_given && arguments.nfs.is_none());
+    if let Some((name, _)) = unserved {
+        return usage(format!("option {name} is for a volume that is served: add nfs=ADDRESS:PORT"));
+    }
+    if served.tls_certificate.is_some() != served.tls_key.is_some()
+        || served.tls_clients.is_some() && served.tls_key.is_none()
+    {
+        return usage("TLS needs tls-certificate=FILE and tls-key=FILE".into());
+    }
+    if arguments.opens && arguments.no_opens {
+        return usage("option no-opens contradicts opens: say one of them".into());
+    }
+    Ok(())
 }
 
 fn parse<T: FromStr>(name: &str, value: &str) -> Result<T> {
@@ -168,7 +243,7 @@ fn word<T: ValueEnum>(name: &str, value: &str) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     #[derive(Parser)]
     struct Line {
@@ -243,6 +318,49 @@ mod tests {
         ] {
             let error = taken(option).map(drop).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
+        }
+    }
+
+    /// Of mount(8) alone.
+    const PLAIN: &[&str] = &["atime", "nostrictatime"];
+
+    #[test]
+    fn help_and_configuration_name_every_option() {
+        let help = Line::command().get_arguments().find(|argument| argument.get_id() == "options").unwrap().clone();
+        let help = help.get_help().unwrap().to_string();
+        let help: Vec<&str> = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_').collect();
+        let configuration = include_str!("../../../../../docs/reference/configuration.md");
+        let names = FLAGS.iter().map(|(name, _)| name).chain(VALUES.iter().map(|(name, _)| name));
+        for name in names.filter(|name| !PLAIN.contains(name)) {
+            assert!(help.contains(name), "--help says nothing of -o {name}");
+            let is_of_mount = ["rw", "nosuid", "nodev", "noexec", "defaults", "remount"].contains(name);
+            assert!(
+                is_of_mount || configuration.contains(&format!("`{name}`")),
+                "configuration.md says nothing of {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn options_for_postgresql_and_nfs_are_options_of_mount_8() {
+        let options = "wait=30,lease=20,patience=5,disk-cache=/c,disk-cache-size=1G,nfs=127.0.0.1:99,portmap,grace=7,\
+                       exports=/e,accept-loss,no-opens,no-confinement";
+        let (_, Mount { open, nfs, served, no_opens, .. }) = taken(options).unwrap();
+        assert_eq!((open.wait, open.lease, open.patience), (Some(30), Some(20), Some(5)));
+        assert_eq!((open.disk_cache, open.disk_cache_size), (Some("/c".into()), Some(1 << 30)));
+        assert_eq!((nfs, served.portmap, served.grace), (Some(([127, 0, 0, 1], 99).into()), true, 7));
+        assert!(served.exports.is_some() && open.accept_loss && no_opens && open.no_confinement);
+        assert_eq!(taken("nfs").unwrap().1.nfs, Some(([127, 0, 0, 1], 2049).into()));
+        for (options, words) in [
+            ("portmap", "option portmap is for a volume that is served: add nfs="),
+            ("nfs,tls-key=/k", "TLS needs tls-certificate=FILE"),
+            ("opens,no-opens", "contradicts opens"),
+            ("lease=0", "option lease"),
+            ("wait=x", "option wait: 'x' is not a number"),
+            ("sync", "no write waits for the disk"),
+        ] {
+            let error = taken(options).map(drop).unwrap_err();
+            assert!(error.is::<crate::command::Usage>() && error.to_string().contains(words), "{error}");
         }
     }
 
