@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use weft_store::log::{IntentLog, OperationLog, needs_log};
+use weft_store::log::{IntentLog, OperationLog, given_up, needs_log};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner, replaceable};
 use weft_store::{Cookie, ErrorKind, Ino, Location, Store};
@@ -60,7 +60,7 @@ impl Opened {
         // Printed once, for any number of attempts.
         command::tell(note);
         for lost in &volume.given_up {
-            tracing::warn!("going on without what is lost, as asked for: {lost}");
+            tracing::warn!("going on without what is lost, as asked for: {}", given_up(lost));
         }
         for copy in &volume.set_aside {
             tracing::info!("kept a copy of what is given up: {}", copy.display());

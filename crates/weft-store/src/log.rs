@@ -11,6 +11,7 @@
 //! (`slot`). docs/reference/format.md has the layout.
 
 mod file;
+mod given_up;
 mod judge;
 mod scan;
 mod sector;
@@ -19,6 +20,7 @@ mod slot;
 mod tests;
 
 pub use file::{IntentLog, Loss, Misfit, Sync, behind, epoch_as_of, misfit};
+pub use given_up::given_up;
 pub use judge::needs_log;
 pub use slot::Behind;
 

@@ -3,7 +3,7 @@
 
 use super::Vfs;
 use super::unapplied::{Purpose, Replay, UnappliedList, decoded};
-use weft_store::log::{Behind, Loss, Record, epoch_without_log, needs_log};
+use weft_store::log::{Behind, Loss, Record, epoch_without_log, given_up, needs_log};
 use weft_store::{Durability, OpNo};
 use weft_tree::{Error, ErrorKind, Miss, Mutation, Result, Stop, journal};
 
@@ -30,19 +30,19 @@ impl Vfs {
         };
         let lost = log.lock().file.check(&header)?;
         if let Some(lost) = lost {
-            tracing::warn!("going on without what is lost, as asked for: {lost}");
+            tracing::warn!("going on without what is lost, as asked for: {}", given_up(&lost));
         }
         let mut replay = Replay::new(purpose);
         let carried = log.lock().file.carried(header.counters.epoch)?;
         carried.iter().try_for_each(|record| self.replay_carried(record, &mut replay))?;
         let mut after = OpNo(0);
         loop {
-            let (records, given_up) = {
+            let (records, lost) = {
                 let log = log.lock();
                 (log.file.records(header.counters.epoch, after)?, log.file.take_given_up())
             };
-            if let Some(lost) = given_up {
-                tracing::warn!("going on without what is lost, as asked for: {lost}");
+            if let Some(lost) = lost {
+                tracing::warn!("going on without what is lost, as asked for: {}", given_up(&lost));
                 self.set_log_aside()?;
             }
             let Some(last) = records.last() else { return replay.finish() };
