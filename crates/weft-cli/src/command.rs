@@ -52,7 +52,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Export(arguments) => Ok(export::run(&arguments)),
         Command::Digest(arguments) => Ok(looked(digest::run(&arguments))),
         Command::Diff(arguments) => diff::run(&arguments),
-        Command::Prove(arguments) => prove::prove(&arguments),
+        Command::Prove(arguments) => Ok(looked(prove::prove(&arguments))),
         Command::VerifyProof(arguments) => Ok(looked(prove::verify(&arguments))),
         Command::Log(arguments) => log::run(&arguments),
         Command::Keygen(arguments) => sign::keygen(&arguments),

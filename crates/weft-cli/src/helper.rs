@@ -39,6 +39,7 @@ pub fn helper(words: &[OsString], caller: Uid) -> Helper {
                 options.extend(words.next().cloned());
             }
             b"-t" | b"-N" => drop(words.next()),
+            b"-h" | b"--help" => return Helper::Arguments(["weft", "mount", "--help"].map(OsString::from).into()),
             letters if is_flags(letters, b"sfnvrw") => {
                 if letters.contains(&b'f') {
                     return Helper::Fake;
@@ -136,6 +137,8 @@ mod tests {
 
     #[test]
     fn a_helper_called_without_arguments_explains_itself() {
-        assert_eq!(helper(&words("mount.weft"), Uid::ROOT), Helper::Arguments(words("weft mount --help")));
+        for line in ["mount.weft", "mount.weft -h", "mount.fuse.weft --help"] {
+            assert_eq!(helper(&words(line), Uid::ROOT), Helper::Arguments(words("weft mount --help")));
+        }
     }
 }

@@ -83,7 +83,7 @@ impl MountOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The directory is not there or not a directory.
-    #[error("cannot mount at {}: {source}; make the directory first", path.display())]
+    #[error("cannot mount at {}: {source}; {}", path.display(), advice(source))]
     Directory {
         /// The mount point.
         path: PathBuf,
@@ -121,6 +121,14 @@ pub enum MountError {
         /// Cause.
         source: Error,
     },
+}
+
+/// Advice about a mount point that is no directory.
+fn advice(error: &Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::NotADirectory => "name a directory",
+        _ => "make the directory first",
+    }
 }
 
 impl MountError {

@@ -56,6 +56,11 @@ pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
     super::usage(format!("{} is a volume: its content is {} (with the colon)", path.display(), shown::word(&content)))
 }
 
+/// Returns `path` for the beginning of a message, where a second colon follows.
+pub(super) fn without_colon(path: &OsStr) -> &OsStr {
+    OsStr::from_bytes(path.as_bytes().strip_suffix(b":").unwrap_or(path.as_bytes()))
+}
+
 /// Target of a path.
 pub(super) enum Source {
     /// A path in a volume that is not mounted, by the names on the way; the opener closes it.
@@ -135,7 +140,7 @@ fn digest_of(path: &OsStr, all: bool, progress: &Progress) -> Result<Found> {
         source.close()?;
         Ok(found)
     };
-    tell().with_context(|| format!("cannot tell the digest of {}", path.display()))
+    tell().with_context(|| format!("cannot tell the digest of {}", without_colon(path).display()))
 }
 
 /// Returns the exit code after `found` differences and damage, where `unread` entries could not be
@@ -199,25 +204,30 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
                 anyhow!("line {} of {} is not a digest, two blanks and a path", number + 1, list.display())
             })?;
             let path = OsStr::from_bytes(&line.path);
-            let (outcome, why) = match digest_of(path, arguments.read, progress) {
+            let found = digest_of(path, arguments.read, progress);
+            let is_read = found.is_ok();
+            let (outcome, why) = match found {
                 Ok(found) if found.digest == line.digest => ("OK", String::new()),
-                Ok(_) => {
+                Ok(found) => {
                     wrong += 1;
-                    ("FAILED", String::new())
+                    ("FAILED", format!("its digest is {}", hex(&found.digest)))
                 }
                 Err(error) => {
                     unreadable += 1;
                     lost += u64::from(differs(&error));
-                    ("FAILED", format!(" ({})", super::one_line(&error)))
+                    ("FAILED", super::one_line(&error))
                 }
             };
             if arguments.json {
                 let mut value = path_as_json(&line.path);
                 value.insert("right".into(), (outcome == "OK").into());
-                value.insert("why".into(), why.trim().into());
+                value.insert("why".into(), why.into());
                 values.push(value.into());
             } else if outcome != "OK" || !arguments.quiet {
-                let text = verdict(&line.path, &format!(": {outcome}{}\n", shown::message(&why)));
+                // As b3sum, which says nothing of the other digest.
+                let why =
+                    if is_read || why.is_empty() { String::new() } else { format!(" ({})", shown::message(&why)) };
+                let text = verdict(&line.path, &format!(": {outcome}{why}\n"));
                 output::write(&text);
             }
         }

@@ -55,7 +55,12 @@ fn export(arguments: &Export) -> Result<ExitCode> {
     transfer.stops(&place.opened.vfs);
     place.refuse_own_target(&arguments.directory)?;
     let from = find(&place.opened.vfs, &place.path)?;
-    ensure!(from.kind == Kind::Directory, "{} is not a directory", arguments.source.display());
+    ensure!(
+        from.kind == Kind::Directory,
+        "{} is not a directory; export the directory that it is in, or mount the volume ('weft mount --read-only VOLUME \
+         DIRECTORY') and copy it from there",
+        arguments.source.display()
+    );
     let root = make_target(&arguments.directory, arguments.go_on)?;
     let export = Exporter {
         vfs: &place.opened.vfs,

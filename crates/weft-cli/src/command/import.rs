@@ -34,8 +34,13 @@ pub fn run(arguments: &Import) -> ExitCode {
 fn import(arguments: &Import) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
     crate::serving::allow_connections();
-    if !arguments.directory.is_dir() {
-        bail!("{} is not a directory", arguments.directory.display());
+    let shown = arguments.directory.display();
+    let metadata = arguments.directory.metadata().with_context(|| format!("cannot import {shown}"))?;
+    if !metadata.is_dir() {
+        bail!(
+            "{shown} is not a directory; import one that holds it, or mount the volume ('weft mount VOLUME DIRECTORY') and \
+             copy it there"
+        );
     }
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
     let root = Directories::named(&arguments.directory)?;

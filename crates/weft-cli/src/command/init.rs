@@ -3,7 +3,8 @@
 use super::{narrow, usage};
 use crate::arguments::{Blocks, Init};
 use crate::shown;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use std::io::ErrorKind::NotFound;
 use std::process::ExitCode;
 use weft_store::{BlockHome, Location, VolumeOptions};
 use weft_vfs::{Clock, SystemClock};
@@ -31,6 +32,11 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         own_table_from: arguments.layout.0,
     };
     options.check().or_else(|error| usage(error.to_string()))?;
+    let parent = location.path().map(weft_store::parent_of);
+    if let Some(parent) = parent.filter(|parent| parent.symlink_metadata().is_err_and(|error| error.kind() == NotFound))
+    {
+        bail!("cannot make volume {location}: there is no directory {}; make it first", parent.display());
+    }
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     location.create(&options, owner, SystemClock.now()).with_context(|| format!("cannot make volume {location}"))?;
     let name = shown::message(&location.to_string());

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, StatxFlags, makedev,
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -212,14 +213,15 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
     }
     warn_if_closed(&dentry, order.permissions, device);
     if order.definition.view == ViewKind::Members
-        && let Err(error) = std::fs::read_dir(dentry.here())
+        && let Err(error) = std::fs::read_dir(dentry.here()).and_then(|mut entries| entries.next().transpose())
     {
         errln!(
-            "weft: {} shows nothing: {error}; is it a tar or zip archive? Of one that is compressed as a whole make a link that decompresses it, and a \
-             view of that. The daemon's log tells more",
+            "weft: {} shows nothing: {error}; is it a tar or zip archive? Of one that is compressed as a whole make a link \
+             that decompresses it (--network 'gzip -d'), and a view of that. The daemon's log tells more",
             link.display()
         );
     }
+    warn_of_keys(&dentry, &order.definition);
     Ok(())
 }
 
@@ -241,13 +243,20 @@ fn order_in_mount(dentry: &Dentry, device: u64, permissions: u32, definition: Li
         );
     }
     if set == Err(Errno::PERM) && order.definition.is_exported() {
-        bail!("whose links may run commands is for who mounts the volume to say ('weft mount --exported-stages')");
+        bail!(
+            "your links may not run commands here: the user who mounts the volume says whose may ('weft mount --exported-stages \
+             everybody')"
+        );
     }
     if set == Err(Errno::PERM) && order.definition.has_keys() {
-        bail!("links that use keys are for whoever mounts the volume to make ('weft mount --keys')");
+        bail!(
+            "your links may not use keys here: only those of the user who mounts the volume may ('weft mount --keys')"
+        );
     }
     if set == Err(Errno::PERM) {
-        bail!("whose links work is for who mounts the volume to say ('weft mount --links')");
+        bail!(
+            "your links would not work here: the user who mounts the volume says whose do ('weft mount --links everybody')"
+        );
     }
     if set == Err(Errno::OPNOTSUPP) {
         bail!(
@@ -311,6 +320,20 @@ fn rename(order: &LinkOrder, dentry: &Dentry, how: RenameFlags) -> rustix::io::R
 /// Removes a link. A leftover is as good as the other.
 fn remove(made: &Path) {
     let _ = std::fs::remove_file(made).or_else(|_| std::fs::remove_dir(made));
+}
+
+/// Warns if the link at `dentry` cannot be read, and uses keys: the mount may have none.
+fn warn_of_keys(dentry: &Dentry, definition: &LinkDefinition) {
+    if definition.view != ViewKind::File || !definition.has_keys() {
+        return;
+    }
+    if let Err(error) = std::fs::File::open(dentry.here()).and_then(|mut file| file.read(&mut [0])) {
+        errln!(
+            "weft: {} cannot be read: {error}; has the mount the keys that it names ('weft mount --keys DIR')? The \
+             daemon's log tells more",
+            dentry.path().display()
+        );
+    }
 }
 
 /// Warns if nobody can read the link at `dentry`, which was made with these permission bits.

@@ -33,7 +33,9 @@ pub fn prove(arguments: &Prove) -> Result<ExitCode> {
     };
     let proof = prove();
     progress.end();
-    let proof = proof.with_context(|| format!("cannot prove {} in {}", path.display(), directory.display()))?;
+    let proof = proof.with_context(|| {
+        format!("cannot prove {} in {}", path.display(), digest::without_colon(directory).display())
+    })?;
     output::write(&text::encode(&proof).context("this is no proof")?);
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use super::mounted::{is_mount_point, volume_at};
 use super::transfer::Progress;
 use super::{Differs, agrees};
 use crate::arguments::{Keygen, Sign, Verify};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use attestation::Attestation;
 use minisign::{KeyPair, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};
 use std::ffi::OsString;
@@ -25,7 +25,7 @@ pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
     let Keygen { secret, public, no_password } = arguments;
     [secret, public].into_iter().try_for_each(|path| refuse_existing(path))?;
     if !no_password {
-        require_terminal().context("cannot make keys; --no-password makes some without a password")?;
+        ensure!(has_terminal(), "there is no terminal to ask for a password at; --no-password makes keys without one");
     }
     let pair =
         if *no_password { KeyPair::generate_unencrypted_keypair() } else { KeyPair::generate_encrypted_keypair(None) };
@@ -61,19 +61,20 @@ fn secret_key(key: &Path) -> Result<SecretKey> {
         "{} is a public key; sign with the secret one",
         key.display()
     );
+    // Anything can be put into a box.
+    ensure!(text.starts_with("untrusted comment:"), "{} is not a secret key", key.display());
     let secret = SecretKeyBox::from_string(&text).with_context(|| format!("{} is not a secret key", key.display()))?;
     let cannot = || format!("cannot use the secret key {}", key.display());
     if let Ok(secret) = secret.clone().into_unencrypted_secret_key() {
         return Ok(secret);
     }
-    require_terminal().with_context(cannot)?;
+    ensure!(has_terminal(), "{}: there is no terminal to ask for its password at", cannot());
     secret.into_secret_key(None).with_context(cannot)
 }
 
-/// Refuses to ask for a password without a terminal.
-fn require_terminal() -> Result<()> {
-    ensure!(std::fs::File::open("/dev/tty").is_ok(), "there is no terminal to ask for a password at");
-    Ok(())
+/// True if a password can be asked for.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 fn refuse_existing(path: &Path) -> Result<()> {
@@ -128,8 +129,14 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
     let text = read_text(path)?;
     let signature = signature_of(path);
     let verify = || -> Result<()> {
-        let public = PublicKeyBox::from_string(&read_text(key)?).and_then(PublicKeyBox::into_public_key);
-        let public = public.with_context(|| format!("{} is not a public key", key.display()))?;
+        let text_of_key = read_text(key)?;
+        let public = PublicKeyBox::from_string(&text_of_key).and_then(PublicKeyBox::into_public_key);
+        let Ok(public) = public else {
+            match text_of_key.contains("secret key") {
+                true => bail!("{} is a secret key; verify with the public one", key.display()),
+                false => bail!("{} is not a public key", key.display()),
+            }
+        };
         let signed = SignatureBox::from_string(&read_text(&signature)?);
         let signed = signed.with_context(|| format!("{} is not a signature", signature.display()))?;
         let is_signed = minisign::verify(&public, &signed, Cursor::new(&text), true, false, false).is_ok();

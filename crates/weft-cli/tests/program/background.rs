@@ -347,7 +347,7 @@ fn a_remount_has_changes_refused_and_taken_again() {
     place.umount();
     place.weft(&["mount", "--read-only", "v", "m"]).well();
     assert_eq!(std::fs::read(directory.join("new")).unwrap(), b"x");
-    remount("remount,rw").failed(&["mounted to be read alone", "unmount it"]);
+    remount("remount,rw").failed(&["mounted read-only", "unmount it"]);
     place.umount();
     remount("remount,ro").failed(&["no volume is mounted"]);
 }

@@ -220,7 +220,7 @@ fn a_volume_is_made_only_where_nothing_is() {
     std::fs::write(place.path("full/file"), "").unwrap();
     fails(&place, &["init", "full"], &["full already exists"]);
     fails(&place, &["init", "full/file", "--blocks", "database"], &["full/file already exists"]);
-    fails(&place, &["init", "no/such/place"], &["no/such/place", "No such file"]);
+    fails(&place, &["init", "no/such/place"], &["there is no directory no/such; make it first"]);
     place.weft(&["init", "v"]).well();
     fails(&place, &["init", "v"], &["v already exists"]);
     let before = all_below(&place.path("full"));

@@ -43,9 +43,13 @@ fn a_volume_without_room_for_the_target_directory_is_told_as_full() {
     place.weft(&["init", "v", "--inodes-max", "1"]).well();
     let said = place.weft(&["import", "--json", "from", "v:target"]);
     assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("there is no room for more: not all was imported; make room"), "{said:?}");
+    assert!(
+        said.err
+            .contains("the volume's quota is used up ('weft info v' tells it): not all was imported; remove something"),
+        "{said:?}"
+    );
     let summary: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!(summary["ended"], "full");
+    assert_eq!(summary["ended"], "quota");
 }
 
 #[test]
@@ -110,7 +114,7 @@ fn an_overwritten_name_stays_if_there_is_no_room_for_the_new_entry() {
     let links = place.directory("links");
     std::os::unix::fs::symlink("target", links.join("name")).unwrap();
     let said = place.weft(&["import", "--overwrite", "links", "v"]);
-    assert!(said.code == 2 && said.err.contains("there is no room for more"), "{said:?}");
+    assert!(said.code == 2 && said.err.contains("the volume's quota is used up ('weft info v'"), "{said:?}");
     place.weft(&["export", "v", "out"]).well();
     assert_eq!(std::fs::read(place.path("out/name")).unwrap(), b"precious");
     assert_eq!(std::fs::read_dir(place.path("out")).unwrap().count(), 2);
@@ -133,9 +137,9 @@ fn a_full_volume_ends_an_import_with_a_summary_and_leaves_only_whole_files() {
     }
     place.weft(&["init", "v", "--size-max", "1M"]).well();
     let said = place.weft(&["import", "--json", "from", "v"]);
-    assert!(said.code == 2 && said.err.contains("there is no room for more"), "{said:?}");
+    assert!(said.code == 2 && said.err.contains("the volume's quota is used up ('weft info v'"), "{said:?}");
     let summary: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    assert_eq!((&summary["ended"], &summary["complete"]), (&"full".into(), &false.into()));
+    assert_eq!((&summary["ended"], &summary["complete"]), (&"quota".into(), &false.into()));
     assert_eq!(place.weft(&["check", "v", "--read-data"]).well(), "v: clean\n");
     let exported = place.weft(&["export", "--json", "v", "out"]).json();
     assert_eq!(exported["files"], summary["files"]);

@@ -19,6 +19,7 @@ mod import;
 mod links;
 mod logs;
 mod lost_pages;
+mod messages;
 mod mixtures;
 mod networks;
 mod output;

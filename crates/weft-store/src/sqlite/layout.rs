@@ -233,7 +233,7 @@ pub fn replaceable(path: &Path) -> Option<String> {
     let (directory, who) = replacer(&way.path)?;
     Some(format!(
         "{} is root's and lies in {}, where {who} can put another volume of root's in its place while it is used; keep it \
-         where only root changes names, or give it to that user (chown -R)",
+         where only root changes names, or give it to the user who is to use it (chown -R)",
         path.display(),
         directory.display()
     ))

@@ -83,7 +83,7 @@ fn tell<const WHAT: Opcode>(opened: &File, directory: &Path) -> Result<()> {
     let told = unsafe { ioctl(opened, NoArg::<WHAT>::new()) };
     match told {
         Err(Errno::ROFS) => {
-            bail!("{} was mounted to be read alone; unmount it and mount it again without ro", directory.display())
+            bail!("{} was mounted read-only; unmount it and mount it again without ro", directory.display())
         }
         Err(Errno::NOTTY) => {
             bail!("the daemon of {} is another version; unmount it and mount it again", directory.display())

@@ -79,7 +79,10 @@ impl Used {
             ),
             Err(Errno::INVAL) if OPCODE == POP => bail!("nothing is pushed there"),
             Err(Errno::INVAL) => {
-                bail!("it must be a regular file, and the network reads nothing but that, and code that it runs")
+                bail!(
+                    "networks are pushed onto regular files alone, and such a network reads nothing but the file, and code \
+                     that it runs (--code)"
+                )
             }
             Err(Errno::BUSY) => bail!("somebody is writing all of it anew; try again when it is closed"),
             Err(Errno::LOOP) => bail!("too many are pushed there"),

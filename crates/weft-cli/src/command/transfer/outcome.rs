@@ -69,6 +69,8 @@ impl What {
 enum Ended {
     /// There is no room for more.
     Full,
+    /// The quota of the volume is used up.
+    Quota,
     /// Nothing more can be read or written.
     Failed,
 }
@@ -114,6 +116,10 @@ impl Words {
         let Words { done, again } = self;
         match why {
             "full" => format!("there is no room for more: not all was {done}; make room, then {again}"),
+            "quota" => format!(
+                "the volume's quota is used up ('weft info VOLUME' tells it): not all was {done}; remove something, then \
+                 {again}"
+            ),
             "interrupted" => format!("interrupted: not all was {done}; {again}"),
             why => format!("{why}: not all was {done}"),
         }
@@ -194,8 +200,8 @@ impl Transfer {
         if is_damage(error) {
             self.failures.lock().damaged += 1;
         }
-        if is_full(error) {
-            self.end(Ended::Full);
+        if let Some(full) = full(error) {
+            self.end(full);
         } else if is_lost(error) {
             self.end(Ended::Failed);
         }
@@ -204,7 +210,7 @@ impl Transfer {
     /// Reports an error that ends all.
     pub fn end_with(&self, error: &Error) {
         self.progress.say(&format!("weft: {}", shown::message(&super::super::one_line(error))));
-        self.end(if is_full(error) { Ended::Full } else { Ended::Failed });
+        self.end(full(error).unwrap_or(Ended::Failed));
     }
 
     fn end(&self, ended: Ended) {
@@ -222,6 +228,7 @@ impl Transfer {
         let failed: u64 = failures.counts.iter().sum();
         let why = match (&*ended, signal) {
             (Some(Ended::Full), _) => Some("full"),
+            (Some(Ended::Quota), _) => Some("quota"),
             (Some(Ended::Failed), _) => Some("failed"),
             (None, Some(_)) => Some("interrupted"),
             (None, None) => None,
@@ -233,7 +240,7 @@ impl Transfer {
         };
         outln!("{summary}");
         if let Some(why) = why {
-            self.progress.say(&format!("weft: {}", words.early_end(why)));
+            self.progress.say(&format!("weft: {}", crate::advice::filled(&words.early_end(why))));
         }
         match (&*ended, signal) {
             (Some(_), _) => ExitCode::from(2),
@@ -262,7 +269,7 @@ impl Transfer {
         add(failures.damaged, were);
         add(self.owners_not_kept.load(Ordering::Relaxed), "owners were not kept, which only root can set");
         add(self.times_not_kept.load(Ordering::Relaxed), "had times that a volume cannot hold");
-        let failed: Vec<String> = failed(failures).map(|(what, count)| format!("{count} {}", words(what))).collect();
+        let failed: Vec<String> = failed(failures).map(|(what, count)| words(what, count)).collect();
         if !failed.is_empty() {
             text.push_str(&format!("; failed: {}", failed.join(", ")));
         }
@@ -307,10 +314,15 @@ fn failed(failures: &Failures) -> impl Iterator<Item = (What, u64)> {
     What::ALL.into_iter().map(|what| (what, failures.counts[what as usize])).filter(|(_, count)| *count > 0)
 }
 
-fn words(what: What) -> String {
-    match what {
-        What::Changed => "changed while they were read".into(),
-        what => what.name().replace('_', " "),
+fn words(what: What, count: u64) -> String {
+    let names = what.name().replace('_', " ");
+    let name = names.strip_suffix("ies").map(|stem| format!("{stem}y"));
+    let name = name.or_else(|| names.strip_suffix('s').map(str::to_owned));
+    match (what, count) {
+        (What::Changed, 1) => "1 changed while it was read".into(),
+        (What::Changed, _) => format!("{count} changed while they were read"),
+        (_, 1) => format!("1 {}", name.unwrap_or(names)),
+        _ => format!("{count} {names}"),
     }
 }
 
@@ -336,11 +348,16 @@ fn is_damage(error: &Error) -> bool {
     error.downcast_ref::<weft_vfs::Error>().is_some_and(|error| error.kind() == ErrorKind::Corrupt)
 }
 
-/// True if there is no room for more.
-fn is_full(error: &Error) -> bool {
-    let there = error.downcast_ref::<Errno>().is_some_and(|errno| matches!(*errno, Errno::NOSPC | Errno::DQUOT));
-    let here = |error: &weft_vfs::Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::QuotaExceeded);
-    there || error.downcast_ref::<weft_vfs::Error>().is_some_and(here)
+/// Returns the end of a copy for which there is no room.
+fn full(error: &Error) -> Option<Ended> {
+    if error.downcast_ref::<Errno>().is_some_and(|errno| matches!(*errno, Errno::NOSPC | Errno::DQUOT)) {
+        return Some(Ended::Full);
+    }
+    match error.downcast_ref::<weft_vfs::Error>()?.kind() {
+        ErrorKind::NoSpace => Some(Ended::Full),
+        ErrorKind::QuotaExceeded => Some(Ended::Quota),
+        _ => None,
+    }
 }
 
 /// True if another daemon has taken the volume.
@@ -354,6 +371,14 @@ fn is_lost(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_counted_in_the_singular() {
+        let told = [What::File, What::Directory, What::Changed].map(|what| [1, 2].map(|count| words(what, count)));
+        assert_eq!(told[0], ["1 file", "2 files"]);
+        assert_eq!(told[1], ["1 directory", "2 directories"]);
+        assert_eq!(told[2], ["1 changed while it was read", "2 changed while they were read"]);
+    }
 
     #[test]
     fn a_copy_goes_on_by_itself_only_after_an_interruption() {
