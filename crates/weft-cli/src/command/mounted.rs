@@ -45,6 +45,13 @@ pub fn of_this_user() -> Vec<(PathBuf, PathBuf)> {
     own.map(|mount| (mount.volume, mount.directory)).collect()
 }
 
+/// Returns the volume that this user's process `pid` has mounted, and where, as far as the kernel
+/// tells.
+pub fn by_process(pid: u32) -> Option<(PathBuf, PathBuf)> {
+    let holder = |volume: &Path| Layout::find(volume).ok().as_ref().and_then(Holder::of);
+    of_this_user().into_iter().find(|(volume, _)| holder(volume).is_some_and(|holder| holder.pid == pid))
+}
+
 /// Returns the devices of all mounts of volumes.
 pub fn devices() -> Vec<u64> {
     mounts().into_iter().map(|mount| mount.device).collect()

@@ -58,7 +58,11 @@ fn line(daemon: &Running) -> String {
         Ok(status) => status,
         Err(why) => {
             let (kind, socket) = (daemon.socket.kind.name(), &daemon.socket);
-            return format!("{kind} of volume {}, process {}: {why}", socket.volume, socket.pid);
+            let what = match mounted::by_process(socket.pid) {
+                Some((volume, place)) => format!("{} mounted at {}", shown::path(&volume), shown::path(&place)),
+                None => format!("{kind} of volume {}", socket.volume),
+            };
+            return format!("{what}, process {}: {why}", socket.pid);
         }
     };
     let text = |name: &str| status[name].as_str().unwrap_or("?");

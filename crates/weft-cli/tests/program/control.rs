@@ -245,8 +245,10 @@ fn a_daemon_that_does_not_answer_is_named_in_time() {
     let said = place.weft(&["status"]);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert_eq!(said.code, 1, "{said:?}");
+    let (volume, mounted) = (place.path("v"), place.path("m"));
     let line = format!("process {pid}: it has not answered for 2 seconds");
-    assert!(said.out.lines().any(|told| told.ends_with(&line)), "{said:?}");
+    let line = format!("{} mounted at {}, {line}", volume.display(), mounted.display());
+    assert!(said.out.lines().any(|told| told == line), "{said:?}");
     signal(pid, Signal::CONT);
     assert!(status(&place, &place.path("v")).is_some());
     place.umount();

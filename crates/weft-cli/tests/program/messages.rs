@@ -115,6 +115,28 @@ fn a_view_of_an_archive_that_is_compressed_as_a_whole_says_so_when_it_is_made() 
     place.umount();
 }
 
+#[test]
+fn an_export_of_a_broken_database_gives_its_advice_once() {
+    let place = Place::new();
+    let from = place.directory("from");
+    (0..300).for_each(|number| fs::write(from.join(format!("file {number}")), "content").unwrap());
+    place.weft(&["init", "v"]).well();
+    place.weft(&["import", "from", "v"]).well();
+    let whole = fs::read(place.path("v/meta.sqlite")).unwrap();
+    let exported = (1..whole.len() / 4096).rev().find_map(|page| {
+        let mut broken = whole.clone();
+        (0..4096).for_each(|at| broken[page * 4096 + at] = (at * 7 % 251) as u8);
+        fs::write(place.path("v/meta.sqlite"), broken).unwrap();
+        let _ = fs::remove_dir_all(place.path("out"));
+        let said = place.weft(&["export", "v", "out"]);
+        (said.err.matches(": not exported: ").count() > 1 && said.err.contains("malformed")).then_some(said)
+    });
+    let said = exported.expect("a page of some files");
+    let advice: Vec<_> = said.err.lines().filter(|line| line.contains("'weft check --salvage v NEW'")).collect();
+    assert!(said.code == 1 && advice.len() == 1 && advice[0].contains("is broken: "), "{said:?}");
+    assert!(!said.err.contains("VOLUME") && !said.err.contains("unmount"), "{said:?}");
+}
+
 /// The daemon that gives up an intent log does not advise to do so.
 #[test]
 fn a_loss_that_is_accepted_is_named_without_advice() {

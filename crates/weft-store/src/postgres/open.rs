@@ -114,6 +114,19 @@ fn refuse_taken(connection: &mut Connection, schema: &str) -> Result<()> {
     Ok(())
 }
 
+/// Makes the schema of `address`.
+fn make_schema(connection: &mut Connection, address: &Address) -> Result<()> {
+    let schema = &address.schema;
+    let made = connection.run("cannot make the volume", &format!("CREATE SCHEMA {schema}"));
+    if made.as_ref().is_err_and(|error| has_code(error, &SqlState::INSUFFICIENT_PRIVILEGE)) {
+        return Err(Error::Unusable(format!(
+            "this role may make no schema in the database of {address}; let the owner of the database run 'CREATE SCHEMA \
+             {schema} AUTHORIZATION ROLE', with this role, then try again"
+        )));
+    }
+    made
+}
+
 /// Makes a volume at `address`: its schema may be there, empty. It has a root directory owned by
 /// `owner` (user, group) with permissions 0755, made by commit 1 at `time`. Leaves nothing behind
 /// if it fails.
@@ -131,7 +144,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     // A role that was given a schema may have no right to make one.
     let there = "SELECT 1::bigint FROM information_schema.schemata WHERE schema_name = $1";
     if connection.query(what, there, vec![Box::new(schema.clone())])?.is_empty() {
-        connection.run(what, &format!("CREATE SCHEMA {schema}"))?;
+        make_schema(&mut connection, address)?;
         // One that was there may be of other programs, too.
         connection.run(what, &rights::revoke(&format!("SCHEMA {schema}")))?;
     }

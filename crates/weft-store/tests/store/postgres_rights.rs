@@ -104,6 +104,18 @@ fn change(store: &dyn Store) {
 }
 
 #[test]
+fn a_role_that_may_make_no_schema_is_told_the_statement_that_makes_one() {
+    let roles = Roles::new();
+    roles.role("other");
+    let made = || postgres::create(&roles.address("other"), &options(BlockHome::Database), (0, 0), Timestamp(0));
+    let (schema, error) = (&roles.schema, made().expect_err("it may not").to_string());
+    assert!(error.contains("this role may make no schema"), "{error}");
+    assert!(error.contains(&format!("'CREATE SCHEMA {schema} AUTHORIZATION ROLE'")), "{error}");
+    roles.cluster.run(&format!("CREATE SCHEMA {schema} AUTHORIZATION other_{}", roles.number));
+    made().expect("made");
+}
+
+#[test]
 fn a_role_that_may_change_rows_and_no_tables_serves_a_volume() {
     let roles = Roles::new();
     roles.create(&options(BlockHome::Database));

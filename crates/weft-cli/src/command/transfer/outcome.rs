@@ -85,6 +85,8 @@ struct Failure {
 struct Failures {
     counts: [u64; What::ALL.len()],
     damaged: u64,
+    /// True if SQLite could not read the volume's database.
+    is_malformed: bool,
     listed: Vec<Failure>,
 }
 
@@ -196,7 +198,11 @@ impl Transfer {
         if error.is::<Interrupted>() || self.interrupt.signal().is_some() && was_stopped(error) {
             return;
         }
-        self.fail(what, path, &format!("{before}: {}", super::super::causes(error)));
+        let told = super::super::causes(error);
+        // Said once, at the end.
+        let (told, advice) = told.split_once("; the database is broken").unwrap_or((&told, ""));
+        self.fail(what, path, &format!("{before}: {told}"));
+        self.failures.lock().is_malformed |= !advice.is_empty();
         if is_damage(error) {
             self.failures.lock().damaged += 1;
         }
@@ -239,6 +245,10 @@ impl Transfer {
             format!("{} {}", words.done, self.as_text(&failures))
         };
         outln!("{summary}");
+        if failures.is_malformed {
+            let advice = format!("weft: the database of the volume is broken: {}", weft_store::Error::MALFORMED_ADVICE);
+            self.progress.say(&crate::advice::filled(&advice));
+        }
         if let Some(why) = why {
             self.progress.say(&format!("weft: {}", crate::advice::filled(&words.early_end(why))));
         }
