@@ -59,7 +59,8 @@ pub enum Command {
     Umount(Umount),
     /// Tell a volume's size, counts and options, as of its last commit
     ///
-    /// After a crash it says how many operations wait in the intent log, or that they are lost.
+    /// After a crash it says how many operations wait in the intent log, or that they are lost, and
+    /// of a volume with a missing segment file that it is missing.
     /// Exit code 0: it was told. 1: it could not be.
     #[command(after_long_help = examples::INFO)]
     Info(Info),

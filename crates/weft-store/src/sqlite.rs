@@ -64,6 +64,7 @@ pub use convert::convert;
 pub(crate) use copy::Copy;
 pub use holder::{Holder, InUse};
 pub use layout::{Layout, replaceable};
+pub use lost_segments::lost_segment_files;
 pub use making::{Made, Making};
 pub use medium::left_in_wal;
 pub(crate) use medium::note;

@@ -1,6 +1,7 @@
 //! `weft info`.
 
 use super::mounted::volume_named;
+use crate::advice::filled;
 use crate::arguments::Info;
 use crate::size::show;
 use anyhow::{Context, Result};
@@ -13,6 +14,11 @@ pub fn run(arguments: &Info) -> Result<ExitCode> {
     super::tell(location.note(false));
     let header = location.header().with_context(|| format!("cannot open volume {location}"))?;
     let waiting = super::tell_of_waiting(&location);
+    let lost = location.path().and_then(|path| sqlite::lost_segment_files(path).ok()).unwrap_or_default();
+    super::tell(lost.first().map(|first| {
+        let more = if lost.len() > 1 { format!(", and {} more", lost.len() - 1) } else { String::new() };
+        filled(&format!("{first}{more}; 'weft check VOLUME' names its files, and the way out"))
+    }));
     let on_disk = match &location {
         Location::Files(path) => {
             let (layout, _rights) = sqlite::Layout::enter(path)?;
@@ -21,7 +27,7 @@ pub fn run(arguments: &Info) -> Result<ExitCode> {
         Location::Postgres(address) => postgres::size(address)?,
     };
     if arguments.json {
-        outln!("{:#}", as_json(&header, &waiting, on_disk));
+        outln!("{:#}", as_json(&header, &waiting, on_disk, &lost));
     } else {
         print(&header, on_disk);
     }
@@ -40,7 +46,7 @@ fn space_taken(layout: &sqlite::Layout) -> u64 {
     files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
 }
 
-fn as_json(header: &Header, waiting: &Waiting, on_disk: Option<u64>) -> serde_json::Value {
+fn as_json(header: &Header, waiting: &Waiting, on_disk: Option<u64>, lost: &[String]) -> serde_json::Value {
     serde_json::json!({
         "format": header.format,
         "options": header.options,
@@ -52,6 +58,7 @@ fn as_json(header: &Header, waiting: &Waiting, on_disk: Option<u64>) -> serde_js
         "bytes_on_disk": on_disk,
         "operations_waiting": waiting.operations,
         "lost": waiting.lost,
+        "lost_segments": lost,
     })
 }
 

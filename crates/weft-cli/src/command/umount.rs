@@ -75,6 +75,9 @@ fn stop_computing(directory: &Path) {
 }
 
 fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
+    if let Ok(location @ Location::Postgres(_)) = Location::parse(&arguments.directory) {
+        bail!("{}", super::mounted::no_mount(Path::new(&location.to_string())));
+    }
     let directory = std::path::absolute(&arguments.directory).context("cannot tell which directory is meant")?;
     refuse_links_of_others(&directory)?;
     let owner = Owner::of(&directory);

@@ -85,6 +85,8 @@ fn a_missing_segment_file_is_named_first_with_the_way_out_and_then_the_files_in_
         let paths: Vec<_> = findings.iter().map(|finding| finding["path"].as_str()).collect();
         assert_eq!((summary["damaged"].as_u64(), paths), (Some(3), vec![None, Some("/big"), Some("/other")]));
     }
+    let said = place.weft(&["info", "v"]);
+    assert!(said.code == 0 && said.err.contains("00000001.seg is missing; 'weft check v' names its files"), "{said:?}");
     place.directory("m");
     let said = place.weft(&["mount", "--accept-loss", "v", "m"]);
     assert!(said.code == 0 && said.err.contains("00000001.seg is missing"), "{said:?}");

@@ -62,6 +62,8 @@ fn a_directory_that_is_missing_is_named() {
     place.weft(&["mount", "--wait", "20", "nothing", "m"]).failed(&["there is no volume at "]);
     place.weft(&["mount", "v", "m", "--commit-interval", "-1"]).misused(&["-1 is not a number of seconds above 0"]);
     place.weft(&["convert", "v"]).misused(&["which volume to make", "'weft convert v NEW --blocks segments'"]);
+    let url = "postgres://localhost/d?schema=s";
+    place.weft(&["umount", url]).failed(&[&format!("weft: {url} is not the mount point of a Weft volume")]);
     let said = place.weft(&["umount", "--timeout", "x", "m"]);
     assert!(said.code == 2 && said.err.contains("'x' is not a number of seconds"), "{said:?}");
 }

@@ -1,14 +1,23 @@
 //! Segment files that are missing or too short for the blocks that rows place in them.
 
+use super::open::Beside;
 use super::read::unsigned;
 use super::segments::Segments;
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Outcome};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Most files that are named; the rest are only counted.
 const FILES_MAX: usize = 100;
+
+/// Describes each lost file of the volume at `path`, held or not.
+pub fn lost_segment_files(path: &Path) -> Result<Vec<String>> {
+    let volume = Beside::open(path)?;
+    let Some(segments) = volume.segments() else { return Ok(Vec::new()) };
+    Ok(find_beside_a_mount(&volume.connect()?, &segments)?.into_values().collect())
+}
 
 /// Describes each lost file by its number.
 pub(super) fn find(connection: &Connection, segments: &Segments) -> Result<BTreeMap<u32, String>> {
