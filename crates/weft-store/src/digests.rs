@@ -26,9 +26,8 @@ pub(crate) use zeros::ZeroValues;
 
 use crate::Name;
 use crate::error::Result;
-use crate::row::{BlockRef, Ino};
-use std::ops::Range;
-use weft_block::Block;
+use crate::overlay::Snapshot;
+use crate::row::Ino;
 use weft_digest::{Digest, Kind};
 
 /// The attributes of an inode that digests are made of.
@@ -52,42 +51,16 @@ pub(crate) fn after(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The rows of one transaction, as they are after all changes made so far.
-pub(crate) trait DigestRows {
-    /// Returns an inode; none if there is none.
-    fn inode(&self, ino: Ino) -> Result<Option<Inode>>;
-    /// An inode that is about to be removed. May be none as well if nothing is kept for it but its
-    /// digest.
-    fn leaving(&self, ino: Ino) -> Result<Option<Inode>>;
+pub(crate) trait DigestRows: Snapshot {
     /// Keeps the digest of an inode that there is, or that it has none.
     fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()>;
-
-    /// Directories that name `ino`, and the names.
-    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>>;
-    /// The hash of an entry; none if there is no such entry, or no hash.
-    fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>>;
     /// Keeps the hash of an entry that there is, or that it has none.
     fn set_entry(&self, parent: Ino, name: &Name, hash: Option<&Digest>) -> Result<()>;
-    /// The first `limit` entries of `parent` whose names begin with `prefix`, in the order of the
-    /// names' bytes, with their hashes.
-    fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>>;
-
-    /// Returns the stored branch of the entries of `parent` that begin with `prefix`.
-    fn branch(&self, parent: Ino, prefix: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// Keeps that, or nothing any more.
+    /// Keeps a branch, or nothing any more.
     fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()>;
-
     /// Forgets all branches of `parent`.
     fn clear_branches(&self, parent: Ino) -> Result<()>;
-
-    /// The blocks of `ino` in `range` of indices, in their order.
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
-    /// The bytes of a block, verified.
-    fn bytes(&self, block: &BlockRef) -> Result<Block>;
-    /// Returns the stored node `index` at `level` of a file's tree.
-    fn node(&self, ino: Ino, level: u32, index: u64) -> Result<Option<Vec<u8>>>;
-    /// Returns the indices of stored nodes of `level` in `range`, in their order.
-    fn nodes(&self, ino: Ino, level: u32, range: Range<u64>) -> Result<Vec<u64>>;
-    /// Keeps that, or nothing any more.
+    /// Keeps a node, or nothing any more.
     fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()>;
     /// Forgets all nodes at `level` from `index` on.
     fn clear_nodes(&self, ino: Ino, level: u32, index: u64) -> Result<()>;

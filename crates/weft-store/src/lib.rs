@@ -19,6 +19,7 @@ pub mod log;
 pub mod memory;
 mod missing;
 mod name;
+mod overlay;
 mod path_walk;
 pub mod postgres;
 mod round_trips;

@@ -53,16 +53,17 @@ pub use upgrade::{downgrade, upgrade};
 pub use waiting::waiting;
 
 use crate::Name;
-use crate::digests::{DigestRows, ZeroValues};
+use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
+use crate::overlay::Snapshot;
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
 };
 use connection::{Call, Connection};
-use digests::{Known, Rows};
+use digests::{Known, Rows, Stored};
 use lease::Lease;
 use open::Connector;
 use parking_lot::Mutex;
@@ -238,7 +239,7 @@ impl PostgresStore {
         self.read(Class::Digests, |connection| {
             let mut known = Known::default();
             connection.say_first(statements::BEGIN_READING);
-            let result = read(&Rows::new(connection, &mut known, Ino(u64::MAX)));
+            let result = read(&Rows::new(Stored::new(connection, &mut known, Ino(u64::MAX))));
             if connection.unsay() {
                 return result;
             }

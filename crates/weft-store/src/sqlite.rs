@@ -214,7 +214,7 @@ impl RowStore for SqliteStore {
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
-        use crate::digests::DigestRows;
+        use crate::overlay::Snapshot;
         self.readers.with(|connection| {
             digests::Rows { connection, segments: None, wait: &|| (), elsewhere: None }.names_of(ino)
         })

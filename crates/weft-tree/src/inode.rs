@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use weft_store::{Cookie, Ino, InodeRow, Kind, Name, OpNo};
 
-/// Number of a snapshot taken for a commit. An item is dirty if it changed in a generation that has
+/// Generation of changes: a commit takes one. An item is dirty if it changed in one that has
 /// not been committed; `Generation(0)` marks a clean one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Changed(pub u64);

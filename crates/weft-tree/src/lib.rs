@@ -20,8 +20,8 @@ pub mod journal;
 mod learning;
 mod mutation;
 mod names;
+mod pending_commit;
 mod permission;
-mod snapshot;
 mod stop;
 mod tree;
 
@@ -40,7 +40,7 @@ pub use inodes::{FIRST_VIRTUAL, Inodes, is_virtual};
 pub use journal::Journal;
 pub use mutation::{Lost, Mutation, NewInode, Replacement, SetRow, decode, encode};
 pub use names::{Entry, NameKey, NameSlot};
+pub use pending_commit::{Job, PendingCommit};
 pub use permission::{Access, Rights};
-pub use snapshot::{Job, Snapshot};
 pub use stop::{Miss, Stop};
 pub use tree::{ROW_BYTES, Tree, recount};

@@ -1,8 +1,8 @@
 //! Write-back: turns what changed in memory into one batch at a time.
 //!
-//! A commit takes a snapshot under the lock (rows copied, dirty pieces frozen), builds the batch
-//! and applies it without the lock, then notes under the lock what is clean. Commits run one at a
-//! time. If one fails, all that it held counts as changed again, and nothing is lost. Lock order:
+//! A commit takes what changed under the lock (rows copied, dirty pieces frozen), builds the batch and
+//! applies it without the lock, then notes under the lock what is clean. Commits run one at a time.
+//! If one fails, all that it held counts as changed again, and nothing is lost. Lock order:
 //! commit, log, state.
 
 mod build;
@@ -20,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering;
 use weft_store::log::{LogSync, OperationLog};
 use weft_store::{BlockRef, CommitNo, Durability, OpNo};
-use weft_tree::{Error, ErrorKind, Result, Snapshot};
+use weft_tree::{Error, ErrorKind, PendingCommit, Result};
 
 /// Rows after which a commit does not wait for its interval.
 pub(crate) const ROWS_EAGER: usize = 50_000;
@@ -45,7 +45,7 @@ pub(crate) struct CommitState {
     /// The commit in doubt: the store was asked to make it, and its outcome is unknown. The server
     /// may still be working on it. It is retried unchanged before any other commit. If the first
     /// try succeeds after all, the result is the same.
-    in_doubt: Option<(Snapshot, Durability)>,
+    in_doubt: Option<(PendingCommit, Durability)>,
 }
 
 impl Vfs {
@@ -327,10 +327,10 @@ impl Vfs {
 
     fn try_commit(&self, turn: &mut CommitState, durability: Durability, tries: Tries) -> Result<()> {
         let was_in_doubt = turn.in_doubt.is_some();
-        let (mut snapshot, durability) = turn.in_doubt.take().unwrap_or_else(|| self.snapshot(durability));
-        let stored = self.store_snapshot(&mut snapshot, durability);
+        let (mut pending, durability) = turn.in_doubt.take().unwrap_or_else(|| self.take_pending(durability));
+        let stored = self.store_snapshot(&mut pending, durability);
         let is_stored = stored.is_ok();
-        let (number, epoch) = (snapshot.batch.commit, snapshot.batch.counters.epoch);
+        let (number, epoch) = (pending.batch.commit, pending.batch.counters.epoch);
         let space = self.store.space();
         let mut state = self.state.lock();
         if let Ok(space) = space {
@@ -340,9 +340,9 @@ impl Vfs {
         let result = match stored {
             Ok(blocks) => {
                 state.failure = None;
-                state.tree.finish(&snapshot, &blocks);
-                state.committed = snapshot.batch.counters.op;
-                state.last_commit = (number, Some(snapshot.batch.time));
+                state.tree.finish(&pending, &blocks);
+                state.committed = pending.batch.counters.op;
+                state.last_commit = (number, Some(pending.batch.time));
                 if durability == Durability::Durable {
                     state.durable = state.durable.max(state.committed);
                     state.logged = state.logged.max(state.durable);
@@ -352,15 +352,15 @@ impl Vfs {
                     }
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
-                replaced = snapshot.replaced();
-                if snapshot.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
+                replaced = pending.replaced();
+                if pending.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
             }
             Err(error) => {
                 // That one try fails says nothing of those before.
-                if was_in_doubt || (snapshot.is_sent && error.leaves_doubt()) {
-                    turn.in_doubt = Some((snapshot, durability));
+                if was_in_doubt || (pending.is_sent && error.leaves_doubt()) {
+                    turn.in_doubt = Some((pending, durability));
                 } else {
-                    state.tree.thaw(&snapshot);
+                    state.tree.thaw(&pending);
                 }
                 // Whoever waits for room goes on waiting if there will be another try.
                 if tries == Tries(1) || !error.is_conflict() {
@@ -385,22 +385,22 @@ impl Vfs {
         result
     }
 
-    /// Stores all of the snapshot or nothing; tells its new blocks.
-    fn store_snapshot(&self, snapshot: &mut Snapshot, durability: Durability) -> Result<Vec<BlockRef>> {
+    /// Stores all of the pending commit or nothing; tells its new blocks.
+    fn store_snapshot(&self, pending: &mut PendingCommit, durability: Durability) -> Result<Vec<BlockRef>> {
         let mut transaction = self.store.begin(durability)?;
         // Asked for anew: a commit that seemed to fail may have happened.
         let header = self.store.header()?;
-        if snapshot.is_last_of(&header) {
+        if pending.is_last_of(&header) {
             drop(transaction);
-            return self.stored_blocks(snapshot);
+            return self.stored_blocks(pending);
         }
-        snapshot.batch.commit = header.commit.next();
-        let was_sent = snapshot.is_sent;
-        let blocks = self.store_blocks(snapshot, &mut *transaction)?;
-        self.carry(snapshot)?;
-        snapshot.is_sent = true;
-        transaction.commit(&snapshot.batch)?;
-        if was_sent && !snapshot.damaged.is_empty() {
+        pending.batch.commit = header.commit.next();
+        let was_sent = pending.is_sent;
+        let blocks = self.store_blocks(pending, &mut *transaction)?;
+        self.carry(pending)?;
+        pending.is_sent = true;
+        transaction.commit(&pending.batch)?;
+        if was_sent && !pending.damaged.is_empty() {
             // If it was an earlier try that has happened, meanwhile, it took away what this one
             // missed, and has all blocks: the next one looks.
             return Err(weft_store::Error::Interrupted.into());
@@ -408,25 +408,25 @@ impl Vfs {
         Ok(blocks)
     }
 
-    /// Takes the snapshot, and goes on in the other half of the log if this one has anything in it:
-    /// the commit must then be durable before the half is used again.
-    fn snapshot(&self, durability: Durability) -> (Snapshot, Durability) {
+    /// Takes what is to be committed, and goes on in the other half of the log if this one has
+    /// anything in it: the commit must then be durable before the half is used again.
+    fn take_pending(&self, durability: Durability) -> (PendingCommit, Durability) {
         let mut log = self.log.as_ref().map(|log| log.lock());
         let mut state = self.state.lock();
         let left = log.as_mut().and_then(|log| log.file.leave(state.tree.counters.epoch, false));
         if let Some(epoch) = left {
             state.tree.counters.epoch = epoch;
         }
-        let mut snapshot = state.tree.freeze();
+        let mut pending = state.tree.freeze();
         drop(state);
         if left.is_some() {
             tracing::warn!("the intent log is gone; until the next mount each fsync is a commit");
         }
-        snapshot.batch.time = self.commit_time();
+        pending.batch.time = self.commit_time();
         let retired = log.as_mut().is_some_and(|log| log.retire()) || left.is_some();
         let is_durable = retired || self.store.are_commits_durable();
         let durability = if is_durable { Durability::Durable } else { durability };
-        (snapshot, durability)
+        (pending, durability)
     }
 
     fn after_commit(&self, error: Option<&Error>) {

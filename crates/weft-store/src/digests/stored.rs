@@ -4,6 +4,7 @@
 use super::{DigestRows, Digester, Inode, ZeroValues};
 use crate::Name;
 use crate::error::{Error, Result};
+use crate::overlay::Snapshot;
 use crate::row::{BlockRef, Ino, InodeRow};
 use crate::store::{ReadMode, Store};
 use std::ops::Range;
@@ -43,14 +44,11 @@ fn other() -> Error {
     Error::Bug("a comparison of one file asks for its blocks alone".into())
 }
 
-impl DigestRows for Stored<'_> {
+impl Snapshot for Stored<'_> {
     fn inode(&self, _ino: Ino) -> Result<Option<Inode>> {
         Ok(None)
     }
     fn leaving(&self, _ino: Ino) -> Result<Option<Inode>> {
-        Err(other())
-    }
-    fn set_digest(&self, _ino: Ino, _digest: Option<&Digest>) -> Result<()> {
         Err(other())
     }
     fn names_of(&self, _ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -59,19 +57,10 @@ impl DigestRows for Stored<'_> {
     fn entry(&self, _parent: Ino, _name: &Name) -> Result<Option<Digest>> {
         Err(other())
     }
-    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: Option<&Digest>) -> Result<()> {
-        Err(other())
-    }
     fn entries(&self, _parent: Ino, _prefix: &[u8], _limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {
         Err(other())
     }
     fn branch(&self, _parent: Ino, _prefix: &[u8]) -> Result<Option<Vec<u8>>> {
-        Err(other())
-    }
-    fn set_branch(&self, _parent: Ino, _prefix: &[u8], _branch: Option<&[u8]>) -> Result<()> {
-        Err(other())
-    }
-    fn clear_branches(&self, _parent: Ino) -> Result<()> {
         Err(other())
     }
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
@@ -90,6 +79,21 @@ impl DigestRows for Stored<'_> {
     }
     fn nodes(&self, _ino: Ino, _level: u32, _range: Range<u64>) -> Result<Vec<u64>> {
         Ok(Vec::new())
+    }
+}
+
+impl DigestRows for Stored<'_> {
+    fn set_digest(&self, _ino: Ino, _digest: Option<&Digest>) -> Result<()> {
+        Err(other())
+    }
+    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: Option<&Digest>) -> Result<()> {
+        Err(other())
+    }
+    fn set_branch(&self, _parent: Ino, _prefix: &[u8], _branch: Option<&[u8]>) -> Result<()> {
+        Err(other())
+    }
+    fn clear_branches(&self, _parent: Ino) -> Result<()> {
+        Err(other())
     }
     fn set_node(&self, _ino: Ino, _level: u32, _index: u64, _node: Option<&[u8]>) -> Result<()> {
         Ok(())

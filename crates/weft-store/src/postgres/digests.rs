@@ -1,5 +1,5 @@
-//! The rows that digests need: those of the database under the changes of a commit that are not
-//! sent yet.
+//! The rows that digests need, as the last commit left them: those of a commit under way lie over
+//! them ([`Overlay`]).
 //!
 //! The daemon that holds the volume is the only one who writes, so the rows that it has read or
 //! written stay true: rows of directories and branches of names that begin alike are cached from
@@ -9,16 +9,16 @@ use super::connection::{Call, Connection, Parameter};
 use super::read::{self, get, hash_and_sum, int, name_in, unsigned};
 use super::statements as sql;
 use crate::Name;
-use crate::digests::{DigestRows, Inode, after};
+use crate::digests::{Inode, after};
 use crate::error::{Error, Result};
-use crate::row::{BlockId, BlockRef, Ino, InodeRow, NameRow};
+use crate::overlay::{Changes, NewName, Overlay, Snapshot};
+use crate::row::{BlockRef, Ino, InodeRow};
 use crate::sums;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::ops::{Bound, Range};
+use std::ops::Range;
 use tokio_postgres::Row;
-use weft_block::{Block, Rope};
+use weft_block::Block;
 use weft_digest::{Digest, Kind};
 
 const WHAT: &str = "cannot keep digests";
@@ -32,7 +32,7 @@ const ROW_BYTES: usize = 160;
 type Bytes = Vec<u8>;
 
 /// Names in order, with the hashes of their entries.
-type Entries = BTreeMap<Bytes, Option<Digest>>;
+type Entries = Vec<(Name, Option<Digest>)>;
 
 /// Cached rows, as the last commit left them.
 #[derive(Default)]
@@ -44,42 +44,13 @@ pub(super) struct Known {
     nodes: FxHashMap<(Ino, u32, u64), Option<Bytes>>,
 }
 
-/// An entry of this commit.
-#[derive(Clone, Copy)]
-pub(super) struct NewName {
-    ino: Ino,
-    kind: Kind,
-    pub(super) hash: Option<Digest>,
-}
+/// The rows under the changes of the commit.
+pub(super) type Rows<'a> = Overlay<Stored<'a>>;
 
-/// Changes of a commit.
-#[derive(Default)]
-pub(super) struct Pending {
-    /// Inodes that are put, or whose digest is; none: removed.
-    pub(super) inodes: FxHashMap<Ino, Option<Inode>>,
-    /// Digests of inodes that are not put.
-    pub(super) digests: BTreeMap<Ino, Option<Digest>>,
-    put: FxHashSet<Ino>,
-    /// Names by directory; none: removed.
-    pub(super) names: FxHashMap<Ino, BTreeMap<Bytes, Option<NewName>>>,
-    names_of: FxHashMap<Ino, Vec<(Ino, Name)>>,
-    /// Hashes of entries that are not put.
-    pub(super) hashes: FxHashMap<Ino, BTreeMap<Bytes, Option<Digest>>>,
-    pub(super) branches: BTreeMap<(Ino, Bytes), Option<Bytes>>,
-    pub(super) cleared_branches: FxHashSet<Ino>,
-    pub(super) nodes: BTreeMap<(Ino, u32, u64), Option<Bytes>>,
-    /// Index from which on the nodes of a level are gone.
-    pub(super) cleared_nodes: BTreeMap<(Ino, u32), u64>,
-    extents: BTreeMap<(Ino, u64), BlockRef>,
-    cleared: FxHashMap<Ino, Vec<Range<u64>>>,
-    blocks: FxHashMap<BlockId, Rope>,
-}
-
-/// The rows.
-pub(super) struct Rows<'a> {
+/// The rows as the last commit left them.
+pub(super) struct Stored<'a> {
     connection: RefCell<&'a mut Connection>,
     known: RefCell<&'a mut Known>,
-    pending: RefCell<Pending>,
     /// All entries of a directory that begin with some prefix, as the last commit left them.
     buckets: RefCell<FxHashMap<(Ino, Bytes), Entries>>,
     /// Inodes that this commit removes and for which more than a digest may be stored, if they were
@@ -87,10 +58,6 @@ pub(super) struct Rows<'a> {
     leaving: RefCell<Option<FxHashMap<Ino, Option<Inode>>>>,
     /// Inodes from this one on are of this commit.
     fresh: Ino,
-}
-
-fn valid(name: &[u8]) -> Result<Name> {
-    Name::new(name).map_err(|_| Error::Corrupt("a directory entry has no name that Weft writes".into()))
 }
 
 impl Known {
@@ -103,9 +70,9 @@ impl Known {
     }
 
     /// Takes in what a commit changed, once it is there.
-    pub(super) fn learn(&mut self, pending: Pending) {
+    pub(super) fn learn(&mut self, changes: Changes) {
         let is_directory = |inode: &Option<Inode>| inode.is_some_and(|inode| inode.kind == Kind::Directory);
-        for (ino, inode) in pending.inodes {
+        for (ino, inode) in changes.inodes {
             match is_directory(&inode) {
                 true => drop(self.inodes.insert(ino, inode)),
                 false => {
@@ -114,7 +81,7 @@ impl Known {
                 }
             }
         }
-        for (parent, names) in pending.names {
+        for (parent, names) in changes.names {
             for (name, new) in names {
                 let Ok(name) = Name::new(&name) else { continue };
                 match new {
@@ -130,19 +97,19 @@ impl Known {
                 }
             }
         }
-        for (parent, hashes) in pending.hashes {
+        for (parent, hashes) in changes.hashes {
             let named = hashes.into_iter().filter_map(|(name, hash)| Some((Name::new(&name).ok()?, hash)));
             self.entries.extend(named.map(|(name, hash)| ((parent, name), hash)));
         }
-        if !pending.cleared_branches.is_empty() {
-            self.branches.retain(|(parent, _), _| !pending.cleared_branches.contains(parent));
+        if !changes.cleared_branches.is_empty() {
+            self.branches.retain(|(parent, _), _| !changes.cleared_branches.contains(parent));
         }
-        self.branches.extend(pending.branches);
-        let cleared = pending.cleared_nodes;
+        self.branches.extend(changes.branches);
+        let cleared = changes.cleared_nodes;
         if !cleared.is_empty() {
             self.nodes.retain(|(ino, level, index), _| cleared.get(&(*ino, *level)).is_none_or(|from| index < from));
         }
-        self.nodes.extend(pending.nodes);
+        self.nodes.extend(changes.nodes);
         if self.bytes() > REMEMBERED_BYTES_MAX {
             *self = Known::default();
         }
@@ -157,52 +124,11 @@ impl Known {
     }
 }
 
-impl<'a> Rows<'a> {
+impl<'a> Stored<'a> {
     /// The rows as they are, for inodes below `fresh`.
-    pub(super) fn new(connection: &'a mut Connection, known: &'a mut Known, fresh: Ino) -> Rows<'a> {
+    pub(super) fn new(connection: &'a mut Connection, known: &'a mut Known, fresh: Ino) -> Stored<'a> {
         let (connection, known) = (RefCell::new(connection), RefCell::new(known));
-        let (pending, buckets, leaving) = (RefCell::default(), RefCell::default(), RefCell::default());
-        Rows { connection, known, pending, buckets, leaving, fresh }
-    }
-
-    /// Returns the changes.
-    pub(super) fn into_pending(self) -> Pending {
-        self.pending.into_inner()
-    }
-
-    pub(super) fn put_inode(&self, row: &InodeRow, digest: Option<Digest>) {
-        let InodeRow { kind, permissions, size, parent, .. } = *row;
-        let mut pending = self.pending.borrow_mut();
-        pending.put.insert(row.ino);
-        pending.inodes.insert(row.ino, Some(Inode { kind, permissions, size, parent, digest }));
-    }
-
-    pub(super) fn remove_inode(&self, ino: Ino) {
-        self.pending.borrow_mut().inodes.insert(ino, None);
-    }
-
-    pub(super) fn put_name(&self, row: &NameRow, hash: Option<Digest>) {
-        let mut pending = self.pending.borrow_mut();
-        pending.names_of.entry(row.ino).or_default().push((row.parent, row.name.clone()));
-        let new = NewName { ino: row.ino, kind: row.kind, hash };
-        pending.names.entry(row.parent).or_default().insert(row.name.as_bytes().to_vec(), Some(new));
-    }
-
-    pub(super) fn remove_name(&self, parent: Ino, name: &Name) {
-        self.pending.borrow_mut().names.entry(parent).or_default().insert(name.as_bytes().to_vec(), None);
-    }
-
-    pub(super) fn clear_extents(&self, ino: Ino, range: Range<u64>) {
-        self.pending.borrow_mut().cleared.entry(ino).or_default().push(range);
-    }
-
-    pub(super) fn put_extent(&self, ino: Ino, index: u64, block: BlockRef) {
-        self.pending.borrow_mut().extents.insert((ino, index), block);
-    }
-
-    /// Remembers the bytes of a block that the database does not have yet.
-    pub(super) fn put_block(&self, id: BlockId, bytes: Rope) {
-        self.pending.borrow_mut().blocks.insert(id, bytes);
+        Stored { connection, known, buckets: RefCell::default(), leaving: RefCell::default(), fresh }
     }
 
     fn query(&self, statement: &'static str, parameters: Vec<Parameter>) -> Result<Vec<Row>> {
@@ -222,11 +148,6 @@ impl<'a> Rows<'a> {
     /// Sends `calls` as [`Connection::take_all`] does.
     pub(super) fn take_all(&self, calls: &[Call], take: impl FnMut(usize, Vec<Row>) -> Result<()>) -> Result<()> {
         self.connection.borrow_mut().take_all(WHAT, calls, take)
-    }
-
-    /// True if the last commit may have left an inode of this number.
-    pub(super) fn is_stored(&self, ino: Ino) -> bool {
-        ino < self.fresh
     }
 
     pub(super) fn knows_inode(&self, ino: Ino) -> bool {
@@ -292,49 +213,14 @@ impl<'a> Rows<'a> {
         self.buckets.borrow_mut().insert(key, entries);
         Ok(())
     }
-
-    fn stored_names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
-        if ino >= self.fresh {
-            return Ok(Vec::new());
-        }
-        if let Some(known) = self.known.borrow().names_of.get(&ino) {
-            return Ok(known.clone());
-        }
-        let rows = self.query(sql::NAMES_OF, vec![Box::new(vec![int(ino.0)])])?;
-        let known = &mut *self.known.borrow_mut();
-        known.names_of.insert(ino, Vec::new());
-        rows.iter().try_for_each(|row| known.take_name(row))?;
-        Ok(known.names_of[&ino].clone())
-    }
-
-    /// The first `limit` entries that the database has, however this commit changes them.
-    fn stored_entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Entries> {
-        if parent >= self.fresh {
-            return Ok(BTreeMap::new());
-        }
-        if let Some(bucket) = self.buckets.borrow().get(&(parent, prefix.to_vec())) {
-            return Ok(bucket.clone());
-        }
-        let (from, limit) = (Box::new(prefix.to_vec()), Box::new(int(limit as u64)));
-        let rows = match after(prefix) {
-            Some(end) => self.query(sql::ENTRIES, vec![Box::new(int(parent.0)), from, Box::new(end), limit])?,
-            None => self.query(sql::ENTRIES_TO_END, vec![Box::new(int(parent.0)), from, limit])?,
-        };
-        rows.iter().map(|row| entry(row, parent)).collect()
-    }
 }
 
-/// Returns those of `names` that begin with `prefix`.
-fn beginning<'n, T>(names: &'n BTreeMap<Bytes, T>, prefix: &'n [u8]) -> impl Iterator<Item = (&'n Bytes, &'n T)> {
-    let from = (Bound::Included(prefix), Bound::Unbounded);
-    names.range::<[u8], _>(from).take_while(move |(name, _)| name.starts_with(prefix))
-}
+impl Snapshot for Stored<'_> {
+    fn may_have(&self, ino: Ino) -> bool {
+        ino < self.fresh
+    }
 
-impl DigestRows for Rows<'_> {
     fn inode(&self, ino: Ino) -> Result<Option<Inode>> {
-        if let Some(pending) = self.pending.borrow().inodes.get(&ino) {
-            return Ok(*pending);
-        }
         if ino >= self.fresh {
             return Ok(None);
         }
@@ -354,38 +240,21 @@ impl DigestRows for Rows<'_> {
         }
     }
 
-    fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()> {
-        let inode = self.inode(ino)?.map(|inode| Inode { digest: digest.copied(), ..inode });
-        let pending = &mut *self.pending.borrow_mut();
-        pending.inodes.insert(ino, inode);
-        if !pending.put.contains(&ino) {
-            pending.digests.insert(ino, digest.copied());
-        }
-        Ok(())
-    }
-
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
-        let mut names = self.stored_names_of(ino)?;
-        let pending = self.pending.borrow();
-        let new = |parent: Ino, name: &Name| pending.names.get(&parent).and_then(|names| names.get(name.as_bytes()));
-        names.retain(|(parent, name)| new(*parent, name).is_none());
-        let put = pending.names_of.get(&ino).into_iter().flatten();
-        let holds =
-            |(parent, name): &&(Ino, Name)| new(*parent, name).copied().flatten().is_some_and(|new| new.ino == ino);
-        names.extend(put.filter(holds).cloned());
-        Ok(names)
+        if ino >= self.fresh {
+            return Ok(Vec::new());
+        }
+        if let Some(known) = self.known.borrow().names_of.get(&ino) {
+            return Ok(known.clone());
+        }
+        let rows = self.query(sql::NAMES_OF, vec![Box::new(vec![int(ino.0)])])?;
+        let known = &mut *self.known.borrow_mut();
+        known.names_of.insert(ino, Vec::new());
+        rows.iter().try_for_each(|row| known.take_name(row))?;
+        Ok(known.names_of[&ino].clone())
     }
 
     fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>> {
-        {
-            let pending = self.pending.borrow();
-            if let Some(new) = pending.names.get(&parent).and_then(|names| names.get(name.as_bytes())) {
-                return Ok(new.and_then(|new| new.hash));
-            }
-            if let Some(hash) = pending.hashes.get(&parent).and_then(|hashes| hashes.get(name.as_bytes())) {
-                return Ok(*hash);
-            }
-        }
         if parent >= self.fresh {
             return Ok(None);
         }
@@ -396,48 +265,26 @@ impl DigestRows for Rows<'_> {
         Ok(rows.first().map(|row| hash_and_sum(row, 0, parent, name.as_bytes())).transpose()?.flatten())
     }
 
-    fn set_entry(&self, parent: Ino, name: &Name, hash: Option<&Digest>) -> Result<()> {
-        let hash = hash.copied();
-        let pending = &mut *self.pending.borrow_mut();
-        match pending.names.get_mut(&parent).and_then(|names| names.get_mut(name.as_bytes())) {
-            Some(Some(new)) => new.hash = hash,
-            Some(None) => {}
-            None => drop(pending.hashes.entry(parent).or_default().insert(name.as_bytes().to_vec(), hash)),
+    fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Entries> {
+        if parent >= self.fresh {
+            return Ok(Entries::new());
         }
-        Ok(())
-    }
-
-    fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {
-        let changed = {
-            let pending = self.pending.borrow();
-            pending.names.get(&parent).map_or(0, |names| beginning(names, prefix).count())
+        if let Some(bucket) = self.buckets.borrow().get(&(parent, prefix.to_vec())) {
+            return Ok(bucket.iter().take(limit).cloned().collect());
+        }
+        let (from, limit) = (Box::new(prefix.to_vec()), Box::new(int(limit as u64)));
+        let rows = match after(prefix) {
+            Some(end) => self.query(sql::ENTRIES, vec![Box::new(int(parent.0)), from, Box::new(end), limit])?,
+            None => self.query(sql::ENTRIES_TO_END, vec![Box::new(int(parent.0)), from, limit])?,
         };
-        // Each change takes one of the rows away at most.
-        let mut entries = self.stored_entries(parent, prefix, limit.saturating_add(changed))?;
-        let pending = self.pending.borrow();
-        for (name, hash) in pending.hashes.get(&parent).into_iter().flat_map(|hashes| beginning(hashes, prefix)) {
-            entries.entry(name.clone()).and_modify(|own| *own = *hash);
-        }
-        for (name, new) in pending.names.get(&parent).into_iter().flat_map(|names| beginning(names, prefix)) {
-            match new {
-                Some(new) => drop(entries.insert(name.clone(), new.hash)),
-                None => drop(entries.remove(name)),
-            }
-        }
-        entries.into_iter().take(limit).map(|(name, hash)| Ok((valid(&name)?, hash))).collect()
+        rows.iter().map(|row| entry(row, parent)).collect()
     }
 
     fn branch(&self, parent: Ino, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
-        let key = (parent, prefix.to_vec());
-        {
-            let pending = self.pending.borrow();
-            if let Some(branch) = pending.branches.get(&key) {
-                return Ok(branch.clone());
-            }
-            if parent >= self.fresh || pending.cleared_branches.contains(&parent) {
-                return Ok(None);
-            }
+        if parent >= self.fresh {
+            return Ok(None);
         }
+        let key = (parent, prefix.to_vec());
         if let Some(known) = self.known.borrow().branches.get(&key) {
             return Ok(known.clone());
         }
@@ -447,55 +294,24 @@ impl DigestRows for Rows<'_> {
         Ok(branch)
     }
 
-    fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
-        self.pending.borrow_mut().branches.insert((parent, prefix.to_vec()), branch.map(<[u8]>::to_vec));
-        Ok(())
-    }
-
-    fn clear_branches(&self, parent: Ino) -> Result<()> {
-        let pending = &mut *self.pending.borrow_mut();
-        pending.branches.retain(|(own, _), _| *own != parent);
-        if parent < self.fresh {
-            pending.cleared_branches.insert(parent);
-        }
-        Ok(())
-    }
-
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        let mut extents = BTreeMap::new();
-        if ino < self.fresh {
-            extents.extend(read::extents(&mut self.connection.borrow_mut(), ino, &range, None)?);
+        if ino >= self.fresh {
+            return Ok(Vec::new());
         }
-        let pending = self.pending.borrow();
-        for cleared in pending.cleared.get(&ino).into_iter().flatten() {
-            extents.retain(|index, _| !cleared.contains(index));
-        }
-        let put = pending.extents.range((ino, range.start)..(ino, range.end));
-        extents.extend(put.map(|((_, index), block)| (*index, *block)));
-        Ok(extents.into_iter().collect())
+        read::extents(&mut self.connection.borrow_mut(), ino, &range, None)
     }
 
     fn bytes(&self, block: &BlockRef) -> Result<Block> {
-        if let Some(bytes) = self.pending.borrow().blocks.get(&block.id) {
-            return Ok(Block::new(bytes.to_vec()));
-        }
         let mut read = None;
         read::blocks(&mut self.connection.borrow_mut(), &[*block], &mut |result| read = Some(result))?;
         read.ok_or_else(|| Error::Bug("one block was asked for".into()))?
     }
 
     fn node(&self, ino: Ino, level: u32, index: u64) -> Result<Option<Vec<u8>>> {
-        let key = (ino, level, index);
-        {
-            let pending = self.pending.borrow();
-            if let Some(node) = pending.nodes.get(&key) {
-                return Ok(node.clone());
-            }
-            let is_cleared = pending.cleared_nodes.get(&(ino, level)).is_some_and(|from| index >= *from);
-            if ino >= self.fresh || is_cleared {
-                return Ok(None);
-            }
+        if ino >= self.fresh {
+            return Ok(None);
         }
+        let key = (ino, level, index);
         if let Some(known) = self.known.borrow().nodes.get(&key) {
             return Ok(known.clone());
         }
@@ -507,42 +323,16 @@ impl DigestRows for Rows<'_> {
     }
 
     fn nodes(&self, ino: Ino, level: u32, range: Range<u64>) -> Result<Vec<u64>> {
-        let mut nodes = std::collections::BTreeSet::new();
-        let pending = self.pending.borrow();
-        if ino < self.fresh {
-            let end = pending.cleared_nodes.get(&(ino, level)).map_or(range.end, |from| range.end.min(*from));
-            let parameters: Vec<_> = vec![
-                Box::new(int(ino.0)) as _,
-                Box::new(i64::from(level)) as _,
-                Box::new(int(range.start)) as _,
-                Box::new(int(end)) as _,
-            ];
-            for row in &self.query(sql::NODES, parameters)? {
-                nodes.insert(unsigned(row, 0)?);
-            }
+        if ino >= self.fresh {
+            return Ok(Vec::new());
         }
-        for ((_, _, index), node) in pending.nodes.range((ino, level, range.start)..(ino, level, range.end)) {
-            match node {
-                Some(_) => nodes.insert(*index),
-                None => nodes.remove(index),
-            };
-        }
-        Ok(nodes.into_iter().collect())
-    }
-
-    fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()> {
-        self.pending.borrow_mut().nodes.insert((ino, level, index), node.map(<[u8]>::to_vec));
-        Ok(())
-    }
-
-    fn clear_nodes(&self, ino: Ino, level: u32, index: u64) -> Result<()> {
-        let pending = &mut *self.pending.borrow_mut();
-        pending.nodes.retain(|(own, at, own_index), _| (*own, *at) != (ino, level) || *own_index < index);
-        if ino < self.fresh {
-            let from = pending.cleared_nodes.entry((ino, level)).or_insert(index);
-            *from = index.min(*from);
-        }
-        Ok(())
+        let parameters: Vec<_> = vec![
+            Box::new(int(ino.0)) as _,
+            Box::new(i64::from(level)) as _,
+            Box::new(int(range.start)) as _,
+            Box::new(int(range.end)) as _,
+        ];
+        self.query(sql::NODES, parameters)?.iter().map(|row| unsigned(row, 0)).collect()
     }
 }
 
@@ -567,8 +357,8 @@ fn kept(row: &Row, sum: impl Fn(&[u8]) -> i64) -> Result<Bytes> {
 }
 
 /// An entry of [`sql::ENTRIES`]: its name and its hash.
-fn entry(row: &Row, parent: Ino) -> Result<(Bytes, Option<Digest>)> {
-    let name = get::<Bytes>(row, 0)?;
-    let hash = hash_and_sum(row, 1, parent, &name)?;
+fn entry(row: &Row, parent: Ino) -> Result<(Name, Option<Digest>)> {
+    let name = name_in(row, 0)?;
+    let hash = hash_and_sum(row, 1, parent, name.as_bytes())?;
     Ok((name, hash))
 }

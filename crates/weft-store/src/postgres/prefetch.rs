@@ -4,13 +4,14 @@
 //! Nothing depends on this being complete: a missing row is read when it is needed, one by one.
 
 use super::connection::Call;
-use super::digests::Rows;
+use super::digests::Stored;
 use super::read::int;
 use super::statements as sql;
 use crate::Name;
 use crate::batch::{Batch, NameChange};
-use crate::digests::{DigestRows, LEAVES_MAX, after};
+use crate::digests::{LEAVES_MAX, after};
 use crate::error::Result;
+use crate::overlay::Snapshot;
 use crate::row::Ino;
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,10 +26,10 @@ const PAST_ALL_NAMES: [u8; 256] = [u8::MAX; 256];
 /// Inodes asked for in one statement: their rows are in memory together.
 const INODES_MAX: usize = 4096;
 
-/// Fetches the rows that `batch` needs into `rows`, which do not have its changes yet, of a volume
+/// Fetches the rows that `batch` needs into `rows`, of a volume
 /// with blocks of `block_size` bytes.
-pub(super) fn prefetch(rows: &Rows<'_>, batch: &Batch, block_size: u64) -> Result<()> {
-    let removed = batch.removed().filter(|ino| rows.is_stored(*ino)).collect::<Vec<_>>();
+pub(super) fn prefetch(rows: &Stored<'_>, batch: &Batch, block_size: u64) -> Result<()> {
+    let removed = batch.removed().filter(|ino| rows.may_have(*ino)).collect::<Vec<_>>();
     rows.learn_leaving(&removed, block_size)?;
     let removed = removed.into_iter().collect::<FxHashSet<_>>();
     let mut changed = Changed::new();
@@ -50,18 +51,18 @@ pub(super) fn prefetch(rows: &Rows<'_>, batch: &Batch, block_size: u64) -> Resul
     inos.extend(batch.put_inodes().map(|row| row.ino));
     inodes(rows, inos, &mut changed)?;
     let all = changed.iter().flat_map(|(parent, names)| names.iter().map(|name| (*parent, name.as_bytes())));
-    entries(rows, all.filter(|(parent, _)| rows.is_stored(*parent)).collect())
+    entries(rows, all.filter(|(parent, _)| rows.may_have(*parent)).collect())
 }
 
 /// Fetches inodes, their names, and all directories above them.
-fn inodes(rows: &Rows<'_>, mut inos: BTreeSet<Ino>, changed: &mut Changed) -> Result<()> {
+fn inodes(rows: &Stored<'_>, mut inos: BTreeSet<Ino>, changed: &mut Changed) -> Result<()> {
     let mut seen = BTreeSet::new();
     while !inos.is_empty() {
         rows.learn_inodes(inos.iter().copied())?;
         let mut above = BTreeSet::new();
         for ino in inos {
             seen.insert(ino);
-            if !rows.is_stored(ino) {
+            if !rows.may_have(ino) {
                 continue;
             }
             if let Some(inode) = rows.inode(ino)?
@@ -81,7 +82,7 @@ fn inodes(rows: &Rows<'_>, mut inos: BTreeSet<Ino>, changed: &mut Changed) -> Re
 
 /// Fetches the branches on the way to each name, a level at a time, then the entries where there
 /// are no more branches.
-fn entries(rows: &Rows<'_>, names: Vec<(Ino, &[u8])>) -> Result<()> {
+fn entries(rows: &Stored<'_>, names: Vec<(Ino, &[u8])>) -> Result<()> {
     let mut open = names;
     let mut buckets = BTreeSet::new();
     for len in 0.. {
@@ -104,10 +105,10 @@ fn entries(rows: &Rows<'_>, names: Vec<(Ino, &[u8])>) -> Result<()> {
     rows.learn_entries(buckets)
 }
 
-impl Rows<'_> {
+impl Stored<'_> {
     /// Fetches those inodes, with their names, that are not known.
     fn learn_inodes(&self, inos: impl Iterator<Item = Ino>) -> Result<()> {
-        let unknown = inos.filter(|ino| self.is_stored(*ino) && !self.knows_inode(*ino)).map(|ino| int(ino.0));
+        let unknown = inos.filter(|ino| self.may_have(*ino) && !self.knows_inode(*ino)).map(|ino| int(ino.0));
         let unknown = unknown.collect::<Vec<_>>();
         if unknown.is_empty() {
             return Ok(());

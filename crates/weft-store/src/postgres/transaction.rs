@@ -6,7 +6,7 @@
 
 use super::PostgresStore;
 use super::connection::{Call, Connection};
-use super::digests::{Known, Rows};
+use super::digests::{Known, Rows, Stored};
 use super::intents;
 use super::own::{self, OwnTables};
 use super::prefetch::prefetch;
@@ -17,8 +17,9 @@ use super::settings;
 use super::statements as sql;
 use super::write::{self, BlockRow, Extents, Home, Outgoing, References};
 use crate::batch::{Batch, ExtentChange, InodeChange, NameChange, NewBlock};
-use crate::digests::{DigestRows, Digester, ZeroValues};
+use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
+use crate::overlay::Snapshot;
 use crate::round_trips::Class;
 use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, Place};
 use crate::store::{Header, Transaction};
@@ -425,10 +426,10 @@ impl<'a> PostgresTransaction<'a> {
         let writer = &mut *self.writer;
         let mut known = std::mem::take(&mut writer.known);
         let connection = writer.connection.as_mut().expect("no blocks are on their way any more");
-        let rows = Rows::new(connection, &mut known, writer.fresh);
+        let rows = Rows::new(Stored::new(connection, &mut known, writer.fresh));
         self.kept.values().for_each(|new| rows.put_block(new.id, new.bytes.clone()));
         if writer.digester.is_some() {
-            prefetch(&rows, batch, writer.block_size)?;
+            prefetch(rows.snapshot(), batch, writer.block_size)?;
         }
         let alone = self.new.iter().filter_map(|(id, new)| Some((*id, new.alone?)));
         digests(writer.digester.as_ref(), &rows, batch, alone, writer.block_size)?;
@@ -436,7 +437,7 @@ impl<'a> PostgresTransaction<'a> {
             Some(_) => rows.inode(Ino::ROOT)?.and_then(|inode| inode.digest),
             None => None,
         };
-        let pending = rows.into_pending();
+        let changes = rows.into_changes();
         let previous = writer.last.filter(|last| last.number.next() == batch.commit).and_then(|last| last.digest());
         let previous = previous.filter(|_| writer.digester.is_some());
         let commit = CommitRow { number: batch.commit, time: batch.time, op: batch.counters.op, root, previous };
@@ -444,9 +445,9 @@ impl<'a> PostgresTransaction<'a> {
         let fresh = self.writer.fresh;
         let connection = self.writer.connection();
         let mut out = Outgoing::new(own_calls, |calls: &[Call]| connection.query_all(WHAT, calls).map(drop));
-        write::contents(batch, &pending, &new_rows, &mut out)?;
+        write::contents(batch, &changes, &new_rows, &mut out)?;
         let extents = Extents { removed: &replaced, put: &put, references: &counted.references };
-        write::rows(batch, &pending, &extents, fresh, &mut out)?;
+        write::rows(batch, &changes, &extents, fresh, &mut out)?;
         let mut calls = out.rest();
         if self.store.has_intents.swap(false, Ordering::Relaxed) {
             calls.push(Call::new(sql::FORGET_INTENTS, vec![Box::new(int(batch.counters.op.0))]));
@@ -472,7 +473,7 @@ impl<'a> PostgresTransaction<'a> {
             }
             Err(error) => self.settle(error, &commit)?,
         }
-        known.learn(pending);
+        known.learn(changes);
         Ok(Committed { commit, known, empty })
     }
 

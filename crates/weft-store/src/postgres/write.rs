@@ -2,11 +2,12 @@
 //! rows, or much content, as several.
 
 use super::connection::{Call, Parameter};
-use super::digests::Pending;
+
 use super::read::{self, int};
 use super::statements as sql;
 use crate::batch::{Batch, NameChange, XattrChange};
 use crate::error::Result;
+use crate::overlay::Changes;
 use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::sums;
 use std::collections::BTreeMap;
@@ -168,15 +169,15 @@ pub(super) fn put_blocks(rows: &[BlockRow]) -> Call {
     )
 }
 
-/// Puts the inodes, the attributes and the `blocks` of a batch, with what `pending` says of
+/// Puts the inodes, the attributes and the `blocks` of a batch, with what `changes` says of
 /// digests.
 pub(super) fn contents<S: FnMut(&[Call]) -> Result<()>>(
     batch: &Batch,
-    pending: &Pending,
+    changes: &Changes,
     blocks: &[BlockRow],
     out: &mut Outgoing<S>,
 ) -> Result<()> {
-    let digest = |ino: Ino| pending.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest);
+    let digest = |ino: Ino| changes.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest);
     let mut inodes = batch.put_inodes().map(|row| (row, digest(row.ino))).collect::<Vec<_>>();
     inodes.sort_unstable_by_key(|(row, _)| row.ino);
     let inline = |(row, _): &(&InodeRow, _)| row.inline.as_ref().map_or(0, |content| content.len());
@@ -190,15 +191,15 @@ pub(super) fn contents<S: FnMut(&[Call]) -> Result<()>>(
 /// The rest of `batch`.
 pub(super) fn rows<S: FnMut(&[Call]) -> Result<()>>(
     batch: &Batch,
-    pending: &Pending,
+    changes: &Changes,
     extents: &Extents<'_>,
     fresh: Ino,
     out: &mut Outgoing<S>,
 ) -> Result<()> {
     extents.calls(batch, out)?;
     removed_inodes(batch, fresh, out)?;
-    names(batch, pending, fresh, out)?;
-    digests(pending, out)?;
+    names(batch, changes, fresh, out)?;
+    digests(changes, out)?;
     removed_xattrs(batch, out)
 }
 
@@ -274,7 +275,7 @@ type Put<'a> = (&'a NameRow, Option<Digest>);
 
 fn names<S: FnMut(&[Call]) -> Result<()>>(
     batch: &Batch,
-    pending: &Pending,
+    changes: &Changes,
     fresh: Ino,
     out: &mut Outgoing<S>,
 ) -> Result<()> {
@@ -289,7 +290,7 @@ fn names<S: FnMut(&[Call]) -> Result<()>>(
             removed.push((parent, name));
         }
         if let NameChange::Put(row) = change {
-            let new = pending.names.get(&parent).and_then(|names| names.get(name.as_bytes()).copied().flatten());
+            let new = changes.names.get(&parent).and_then(|names| names.get(name.as_bytes()).copied().flatten());
             put.push((row, new.and_then(|new| new.hash)));
         }
     }
@@ -318,8 +319,8 @@ fn put_names(put: &[Put<'_>], commit: CommitNo) -> Call {
 }
 
 /// Writes digests of rows that are not put for another reason, and the stored data of subtrees.
-fn digests<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoing<S>) -> Result<()> {
-    let digests = pending.digests.iter().collect::<Vec<_>>();
+fn digests<S: FnMut(&[Call]) -> Result<()>>(changes: &Changes, out: &mut Outgoing<S>) -> Result<()> {
+    let digests = changes.digests.iter().collect::<Vec<_>>();
     out.add_rows(&digests, none, |digests| {
         let columns = vec![
             column(digests, |(ino, _)| int(ino.0)),
@@ -329,7 +330,7 @@ fn digests<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoin
         Call::new(sql::SET_DIGESTS, columns)
     })?;
     let hashes =
-        pending.hashes.iter().flat_map(|(parent, hashes)| hashes.iter().map(move |(name, hash)| (parent, name, hash)));
+        changes.hashes.iter().flat_map(|(parent, hashes)| hashes.iter().map(move |(name, hash)| (parent, name, hash)));
     out.add_rows(&hashes.collect::<Vec<_>>(), none, |hashes| {
         let columns = vec![
             column(hashes, |(parent, ..)| int(parent.0)),
@@ -339,8 +340,8 @@ fn digests<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoin
         ];
         Call::new(sql::SET_ENTRIES, columns)
     })?;
-    branches(pending, out)?;
-    nodes(pending, out)
+    branches(changes, out)?;
+    nodes(changes, out)
 }
 
 /// Returns the number of bytes stored for a subtree.
@@ -348,10 +349,10 @@ fn kept<K>((_, children): &(K, &Option<Vec<u8>>)) -> usize {
     children.as_ref().map_or(0, Vec::len)
 }
 
-fn branches<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoing<S>) -> Result<()> {
-    let cleared = pending.cleared_branches.iter().map(|ino| int(ino.0)).collect::<Vec<_>>();
+fn branches<S: FnMut(&[Call]) -> Result<()>>(changes: &Changes, out: &mut Outgoing<S>) -> Result<()> {
+    let cleared = changes.cleared_branches.iter().map(|ino| int(ino.0)).collect::<Vec<_>>();
     out.add_rows(&cleared, none, |cleared| Call::new(sql::CLEAR_BRANCHES, vec![Box::new(cleared.to_vec())]))?;
-    let (put, removed): (Vec<_>, Vec<_>) = pending.branches.iter().partition(|(_, branch)| branch.is_some());
+    let (put, removed): (Vec<_>, Vec<_>) = changes.branches.iter().partition(|(_, branch)| branch.is_some());
     out.add_rows(&removed, none, |removed| {
         let columns =
             vec![column(removed, |((parent, _), _)| int(parent.0)), column(removed, |((_, prefix), _)| prefix.clone())];
@@ -373,12 +374,12 @@ fn branches<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoi
 /// The file, the level, the index; the data stored there.
 type Node<'a> = (&'a (Ino, u32, u64), &'a Option<Vec<u8>>);
 
-fn nodes<S: FnMut(&[Call]) -> Result<()>>(pending: &Pending, out: &mut Outgoing<S>) -> Result<()> {
-    for ((ino, level), from) in &pending.cleared_nodes {
+fn nodes<S: FnMut(&[Call]) -> Result<()>>(changes: &Changes, out: &mut Outgoing<S>) -> Result<()> {
+    for ((ino, level), from) in &changes.cleared_nodes {
         let parameters: Vec<Parameter> = vec![Box::new(int(ino.0)), Box::new(i64::from(*level)), Box::new(int(*from))];
         out.add(Call::new(sql::CLEAR_NODES, parameters), ROW_BYTES)?;
     }
-    let (put, removed): (Vec<_>, Vec<_>) = pending.nodes.iter().partition(|(_, node)| node.is_some());
+    let (put, removed): (Vec<_>, Vec<_>) = changes.nodes.iter().partition(|(_, node)| node.is_some());
     let keys = |nodes: &[Node<'_>]| {
         vec![
             column(nodes, |((ino, ..), _)| int(ino.0)),

@@ -6,6 +6,7 @@ use super::segments::Segments;
 use crate::Name;
 use crate::digests::{DigestRows, Inode, after};
 use crate::error::{Error, Result};
+use crate::overlay::Snapshot;
 use crate::row::{BlockRef, Ino};
 use crate::sums;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
@@ -60,7 +61,7 @@ impl Rows<'_> {
     }
 }
 
-impl DigestRows for Rows<'_> {
+impl Snapshot for Rows<'_> {
     fn inode(&self, ino: Ino) -> Result<Option<Inode>> {
         let statement = "SELECT mode, size, parent, digest, digest_sum, \
                          sum IS weft_sum('fileatt', ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
@@ -80,15 +81,6 @@ impl DigestRows for Rows<'_> {
         }))
     }
 
-    fn leaving(&self, ino: Ino) -> Result<Option<Inode>> {
-        self.inode(ino)
-    }
-
-    fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()> {
-        let statement = "UPDATE fileatt SET digest = ?2, digest_sum = ?3 WHERE ino = ?1";
-        self.execute(statement, (sql(ino.0), digest.map(|digest| &digest[..]), sums::digest(ino, digest)))
-    }
-
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
         let statement = "SELECT parent, name FROM naming INDEXED BY naming_inode WHERE ino = ?1";
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
@@ -105,12 +97,6 @@ impl DigestRows for Rows<'_> {
         let mut statement = self.connection.prepare_cached(statement).map_err(failed)?;
         let found = statement.query_row((sql(parent.0), name.as_bytes()), |row| hash(row, 0, parent, name.as_bytes()));
         Ok(found.optional().map_err(failed)?.flatten())
-    }
-
-    fn set_entry(&self, parent: Ino, name: &Name, hash: Option<&Digest>) -> Result<()> {
-        let statement = "UPDATE naming SET digest = ?3, digest_sum = ?4 WHERE parent = ?1 AND name = ?2";
-        let sum = sums::entry(parent, name.as_bytes(), hash);
-        self.execute(statement, (sql(parent.0), name.as_bytes(), hash.map(|hash| &hash[..]), sum))
     }
 
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {
@@ -139,19 +125,6 @@ impl DigestRows for Rows<'_> {
         self.blob(statement, (sql(parent.0), prefix), |children| sums::branch(parent, prefix, children))
     }
 
-    fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
-        let put = "INSERT OR REPLACE INTO branches (parent, prefix, children, sum) VALUES (?1, ?2, ?3, ?4)";
-        let remove = "DELETE FROM branches WHERE parent = ?1 AND prefix = ?2";
-        match branch {
-            Some(branch) => self.execute(put, (sql(parent.0), prefix, branch, sums::branch(parent, prefix, branch))),
-            None => self.execute(remove, (sql(parent.0), prefix)),
-        }
-    }
-
-    fn clear_branches(&self, parent: Ino) -> Result<()> {
-        self.execute("DELETE FROM branches WHERE parent = ?1", (sql(parent.0),))
-    }
-
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         read::extents(self.connection, ino, &range)
     }
@@ -177,6 +150,32 @@ impl DigestRows for Rows<'_> {
         let parameters = (sql(ino.0), level, sql(range.start), sql(range.end));
         let rows = statement.query_map(parameters, |row| unsigned(row, 0)).map_err(failed)?;
         rows.collect::<rusqlite::Result<_>>().map_err(failed)
+    }
+}
+
+impl DigestRows for Rows<'_> {
+    fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()> {
+        let statement = "UPDATE fileatt SET digest = ?2, digest_sum = ?3 WHERE ino = ?1";
+        self.execute(statement, (sql(ino.0), digest.map(|digest| &digest[..]), sums::digest(ino, digest)))
+    }
+
+    fn set_entry(&self, parent: Ino, name: &Name, hash: Option<&Digest>) -> Result<()> {
+        let statement = "UPDATE naming SET digest = ?3, digest_sum = ?4 WHERE parent = ?1 AND name = ?2";
+        let sum = sums::entry(parent, name.as_bytes(), hash);
+        self.execute(statement, (sql(parent.0), name.as_bytes(), hash.map(|hash| &hash[..]), sum))
+    }
+
+    fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
+        let put = "INSERT OR REPLACE INTO branches (parent, prefix, children, sum) VALUES (?1, ?2, ?3, ?4)";
+        let remove = "DELETE FROM branches WHERE parent = ?1 AND prefix = ?2";
+        match branch {
+            Some(branch) => self.execute(put, (sql(parent.0), prefix, branch, sums::branch(parent, prefix, branch))),
+            None => self.execute(remove, (sql(parent.0), prefix)),
+        }
+    }
+
+    fn clear_branches(&self, parent: Ino) -> Result<()> {
+        self.execute("DELETE FROM branches WHERE parent = ?1", (sql(parent.0),))
     }
 
     fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()> {

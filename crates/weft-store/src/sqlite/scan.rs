@@ -6,6 +6,7 @@ use super::read::{self, sql};
 use crate::Name;
 use crate::digests::{CommitDigests, DigestRows, Digester, Inode};
 use crate::error::{Error, ErrorKind, Result};
+use crate::overlay::Snapshot;
 use crate::row::{BlockRef, Ino, InodeRow};
 use rusqlite::Connection;
 use std::cell::Cell;
@@ -336,7 +337,7 @@ fn kept(read: Result<Option<Vec<u8>>>) -> Result<Option<Option<Vec<u8>>>> {
     }
 }
 
-impl DigestRows for Compared<'_> {
+impl Snapshot for Compared<'_> {
     fn inode(&self, ino: Ino) -> Result<Option<Inode>> {
         // Without a digest, so that it is made.
         Ok(self.rows.inode(ino)?.map(|inode| Inode { digest: None, size: 0, ..inode }))
@@ -344,29 +345,17 @@ impl DigestRows for Compared<'_> {
     fn leaving(&self, _ino: Ino) -> Result<Option<Inode>> {
         Err(Error::Bug("a comparison removes nothing".into()))
     }
-    fn set_digest(&self, _ino: Ino, _digest: Option<&Digest>) -> Result<()> {
-        Err(Error::Bug("a comparison keeps nothing".into()))
-    }
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
         self.rows.names_of(ino)
     }
     fn entry(&self, parent: Ino, name: &Name) -> Result<Option<Digest>> {
         self.rows.entry(parent, name)
     }
-    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: Option<&Digest>) -> Result<()> {
-        Err(Error::Bug("a comparison keeps nothing".into()))
-    }
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>> {
         self.rows.entries(parent, prefix, limit)
     }
     fn branch(&self, _parent: Ino, _prefix: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(None)
-    }
-    fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
-        self.compare(kept(self.rows.branch(parent, prefix))?.is_some_and(|kept| kept.as_deref() == branch))
-    }
-    fn clear_branches(&self, _parent: Ino) -> Result<()> {
-        Ok(())
     }
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
         self.rows.extents(ino, range)
@@ -384,6 +373,21 @@ impl DigestRows for Compared<'_> {
     }
     fn nodes(&self, _ino: Ino, _level: u32, _range: Range<u64>) -> Result<Vec<u64>> {
         Ok(Vec::new())
+    }
+}
+
+impl DigestRows for Compared<'_> {
+    fn set_digest(&self, _ino: Ino, _digest: Option<&Digest>) -> Result<()> {
+        Err(Error::Bug("a comparison keeps nothing".into()))
+    }
+    fn set_entry(&self, _parent: Ino, _name: &Name, _hash: Option<&Digest>) -> Result<()> {
+        Err(Error::Bug("a comparison keeps nothing".into()))
+    }
+    fn set_branch(&self, parent: Ino, prefix: &[u8], branch: Option<&[u8]>) -> Result<()> {
+        self.compare(kept(self.rows.branch(parent, prefix))?.is_some_and(|kept| kept.as_deref() == branch))
+    }
+    fn clear_branches(&self, _parent: Ino) -> Result<()> {
+        Ok(())
     }
     fn set_node(&self, ino: Ino, level: u32, index: u64, node: Option<&[u8]>) -> Result<()> {
         self.compare(kept(self.rows.node(ino, level, index))?.is_some_and(|kept| kept.as_deref() == node))

@@ -46,7 +46,7 @@ const EXTENT_BYTES: usize = 2 * size_of::<(u64, BlockRef)>();
 /// Pieces written to one block.
 #[derive(Debug, Default)]
 pub struct DirtyBlock {
-    /// Since the last snapshot.
+    /// Since the last commit began.
     pub pieces: Pieces,
     /// Before it; its commit is in flight.
     pub frozen: Option<Arc<Frozen>>,

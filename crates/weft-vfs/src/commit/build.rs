@@ -1,5 +1,5 @@
-//! Builds the blocks of a snapshot, what was written over what was there, and gives them to the
-//! store.
+//! Builds the blocks of a pending commit, what was written over what was there, and gives them to
+//! the store.
 //!
 //! A write of a few bytes makes a whole block, so the blocks of a commit may be many times its
 //! changes: they are built a few at a time, while the store has others on their way to the disk.
@@ -11,7 +11,7 @@ use std::num::NonZero;
 use std::thread;
 use weft_block::{Block, Buffer, Rope};
 use weft_store::{BlockId, BlockRef, ExtentChange, NewBlock, Transaction};
-use weft_tree::{Error, ErrorKind, Job, Result, Snapshot};
+use weft_tree::{Error, ErrorKind, Job, PendingCommit, Result};
 
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;
@@ -30,36 +30,36 @@ type Built = Result<Vec<Option<NewBlock>>>;
 type Bases = FxHashMap<BlockId, Option<Block>>;
 
 impl Vfs {
-    /// Stores the snapshot's blocks, and adds the extents that name them to its batch. What was
-    /// written over a damaged block stays dirty: the rest of the volume must not wait for it. Tells
-    /// where the blocks lie.
+    /// Stores the blocks of a pending commit, and adds the extents that name them to its batch. What
+    /// was written over a damaged block stays dirty: the rest of the volume must not wait for it.
+    /// Tells where the blocks lie.
     pub(super) fn store_blocks(
         &self,
-        snapshot: &mut Snapshot,
+        pending: &mut PendingCommit,
         transaction: &mut dyn Transaction,
     ) -> Result<Vec<BlockRef>> {
-        snapshot.begin_again();
+        pending.begin_again();
         let mut damaged = Vec::new();
-        let mut stored = Vec::with_capacity(snapshot.jobs.len());
+        let mut stored = Vec::with_capacity(pending.jobs.len());
         let together = if self.store.is_remote() { CHUNK_BYTES_AFAR } else { CHUNK_BYTES };
-        for jobs in snapshot.jobs.chunks((together / self.block_size as usize).max(1)) {
+        for jobs in pending.jobs.chunks((together / self.block_size as usize).max(1)) {
             let built = self.build_all(jobs)?;
             let without = jobs.iter().zip(&built).filter(|(_, block)| block.is_none());
             damaged.extend(without.map(|(job, _)| job.id));
             stored.extend(transaction.put_blocks(built.into_iter().flatten().collect())?);
         }
-        snapshot.set_aside(&damaged);
+        pending.set_aside(&damaged);
         let put = |(job, block): (&Job, &BlockRef)| ExtentChange::Put { ino: job.ino, index: job.index, block: *block };
-        snapshot.batch.extents.extend(snapshot.jobs.iter().zip(&stored).map(put));
+        pending.batch.extents.extend(pending.jobs.iter().zip(&stored).map(put));
         Ok(stored)
     }
 
-    /// Returns the locations of the blocks of a snapshot that the store has. Blocks that are not
-    /// found there were damaged when the snapshot was stored.
-    pub(super) fn stored_blocks(&self, snapshot: &mut Snapshot) -> Result<Vec<BlockRef>> {
-        snapshot.begin_again();
-        let (mut stored, mut damaged) = (Vec::with_capacity(snapshot.jobs.len()), Vec::new());
-        for jobs in snapshot.jobs.chunk_by(|one, next| one.ino == next.ino && one.index + 1 == next.index) {
+    /// Returns the locations of the blocks of a pending commit that the store has. Blocks that are
+    /// not found there were damaged when it was stored.
+    pub(super) fn stored_blocks(&self, pending: &mut PendingCommit) -> Result<Vec<BlockRef>> {
+        pending.begin_again();
+        let (mut stored, mut damaged) = (Vec::with_capacity(pending.jobs.len()), Vec::new());
+        for jobs in pending.jobs.chunk_by(|one, next| one.ino == next.ino && one.index + 1 == next.index) {
             let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
             let found = self.store.extents(first.ino, first.index..last.index + 1)?;
             let found = found.into_iter().collect::<BTreeMap<_, _>>();
@@ -70,7 +70,7 @@ impl Vfs {
                 }
             }
         }
-        snapshot.set_aside(&damaged);
+        pending.set_aside(&damaged);
         Ok(stored)
     }
 

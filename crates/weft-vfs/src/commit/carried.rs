@@ -4,29 +4,29 @@
 
 use crate::volume::Vfs;
 use std::borrow::Cow;
-use weft_tree::{Lost, Mutation, Result, Snapshot, journal};
+use weft_tree::{Lost, Mutation, PendingCommit, Result, journal};
 
 /// Error message of a commit that fails because the log has no place for carried bytes.
 const NOT_KEPT: &str = "bytes that were written belong over a part of a damaged block, and there is no place to keep \
                         them; restore that block ('weft check --read-data' names its file), or remove the file";
 
 impl Vfs {
-    /// Has the log keep what the commit of `snapshot` will lack, durably, before it is made or with
+    /// Has the log keep what the commit of `pending` will lack, durably, before it is made or with
     /// it: operations count as committed with the commit, and what they wrote must not be lost by
     /// that. `Corrupt` where the log has no place for it. Without a log it is in memory alone.
-    pub(super) fn carry(&self, snapshot: &mut Snapshot) -> Result<()> {
-        snapshot.batch.carried.clear();
-        let Some(log) = self.log.as_ref().filter(|_| !snapshot.damaged.is_empty()) else { return Ok(()) };
+    pub(super) fn carry(&self, pending: &mut PendingCommit) -> Result<()> {
+        pending.batch.carried.clear();
+        let Some(log) = self.log.as_ref().filter(|_| !pending.damaged.is_empty()) else { return Ok(()) };
         let mut bytes = Vec::new();
-        for job in &snapshot.damaged {
+        for job in &pending.damaged {
             let start = job.index * u64::from(self.block_size);
             for (at, piece) in job.pieces.within(0..job.len) {
                 let (offset, data) = (start + at as u64, Cow::Borrowed(&piece[..]));
-                let time = snapshot.batch.time;
+                let time = pending.batch.time;
                 journal::put(&Mutation::Write { ino: job.ino, offset, data, lost: Lost::default(), time }, &mut bytes);
             }
         }
-        let is_kept = log.lock().file.carry(&mut snapshot.batch, bytes)?;
+        let is_kept = log.lock().file.carry(&mut pending.batch, bytes)?;
         if is_kept { Ok(()) } else { Err(weft_store::Error::Corrupt(NOT_KEPT.into()).into()) }
     }
 }

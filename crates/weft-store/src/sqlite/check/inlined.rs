@@ -2,9 +2,10 @@
 //! up.
 
 use super::{Checker, failed};
-use crate::digests::{DigestRows, Digester, ZeroValues};
+use crate::digests::{Digester, ZeroValues};
 use crate::error::Result;
 use crate::finding::Outcome;
+use crate::overlay::Snapshot;
 use crate::row::{Ino, InodeRow};
 use crate::sqlite::apply::put_inode;
 use crate::sqlite::digests::Rows;

@@ -57,7 +57,7 @@ pub(super) fn commits(connection: &Connection, header: &Header) -> Result<Vec<St
 /// A path to what a survey found, of inode `ino` and of `name` in it.
 pub(in crate::sqlite) fn path_of(connection: &Connection, ino: i64, name: Option<&[u8]>) -> Result<Vec<u8>> {
     let rows = Rows { connection, segments: None, wait: &|| (), elsewhere: None };
-    let mut path = path_to(Ino(ino.unsigned_abs()), |ino| crate::digests::DigestRows::names_of(&rows, ino))?;
+    let mut path = path_to(Ino(ino.unsigned_abs()), |ino| crate::overlay::Snapshot::names_of(&rows, ino))?;
     if let Some(name) = name {
         if !path.ends_with(b"/") {
             path.push(b'/');

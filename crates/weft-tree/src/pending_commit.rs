@@ -11,8 +11,8 @@ use weft_store::{
     Batch, BlockId, BlockRef, ExtentChange, Header, Ino, InodeChange, Name, NameChange, NameRow, XattrChange,
 };
 
-/// A snapshot on its way into the store.
-pub struct Snapshot {
+/// A pending commit on its way into the store.
+pub struct PendingCommit {
     /// Its rows; blocks are built from `jobs`.
     pub batch: Batch,
     /// Blocks to build.
@@ -50,7 +50,7 @@ pub struct Job {
     pub pieces: Arc<Frozen>,
 }
 
-impl Snapshot {
+impl PendingCommit {
     /// Forgets what an earlier try made of `jobs`.
     pub fn begin_again(&mut self) {
         self.batch.extents.truncate(self.own_extents);
@@ -69,7 +69,7 @@ impl Snapshot {
         self.jobs.iter().filter_map(|job| job.base.map(|base| base.id)).collect()
     }
 
-    /// True if an earlier try of this snapshot is the store's last commit.
+    /// True if an earlier try of this pending commit is the store's last commit.
     pub fn is_last_of(&self, header: &Header) -> bool {
         self.is_sent && header.commit == self.batch.commit && header.counters == self.batch.counters
     }
@@ -77,8 +77,8 @@ impl Snapshot {
 
 impl Tree {
     /// Takes all that changed. What changes from now on belongs to the next commit.
-    pub fn freeze(&mut self) -> Snapshot {
-        let mut snapshot = Snapshot {
+    pub fn freeze(&mut self) -> PendingCommit {
+        let mut pending = PendingCommit {
             batch: Batch::default(),
             jobs: Vec::new(),
             damaged: Vec::new(),
@@ -93,26 +93,26 @@ impl Tree {
             work: self.work_bytes,
         };
         self.generation = Changed(self.generation.0 + 1);
-        snapshot.bytes = ROW_BYTES * (snapshot.inodes.len() + snapshot.names.len()) as u64;
-        let inodes = std::mem::take(&mut snapshot.inodes);
+        pending.bytes = ROW_BYTES * (pending.inodes.len() + pending.names.len()) as u64;
+        let inodes = std::mem::take(&mut pending.inodes);
         for ino in &inodes {
-            self.freeze_inode(*ino, &mut snapshot);
+            self.freeze_inode(*ino, &mut pending);
         }
-        snapshot.inodes = inodes;
-        let names = std::mem::take(&mut snapshot.names);
+        pending.inodes = inodes;
+        let names = std::mem::take(&mut pending.names);
         for key in &names {
-            self.freeze_name(key, &mut snapshot);
+            self.freeze_name(key, &mut pending);
         }
-        snapshot.names = names;
+        pending.names = names;
         self.journal.rotate();
-        snapshot.batch.counters = self.counters;
-        snapshot.own_extents = snapshot.batch.extents.len();
-        snapshot
+        pending.batch.counters = self.counters;
+        pending.own_extents = pending.batch.extents.len();
+        pending
     }
 
-    fn freeze_name(&mut self, key: &(Ino, Name), snapshot: &mut Snapshot) {
+    fn freeze_name(&mut self, key: &(Ino, Name), pending: &mut PendingCommit) {
         let Some(slot) = self.names.get(key) else { return };
-        if slot.changed != snapshot.generation {
+        if slot.changed != pending.generation {
             return;
         }
         let (parent, name) = (key.0, key.1.clone());
@@ -120,78 +120,78 @@ impl Tree {
             Some(entry) => {
                 slot.stored = true;
                 let row = NameRow { parent, name, ino: entry.ino, kind: entry.kind, cookie: entry.cookie };
-                snapshot.batch.names.push(NameChange::Put(row));
+                pending.batch.names.push(NameChange::Put(row));
             }
             // Made and removed between two commits: the store never hears of it.
             None if !slot.stored => slot.changed = Changed::CLEAN,
             None => {
                 slot.stored = false;
-                snapshot.batch.names.push(NameChange::Remove { parent, name });
+                pending.batch.names.push(NameChange::Remove { parent, name });
             }
         }
     }
 
-    fn freeze_inode(&mut self, ino: Ino, snapshot: &mut Snapshot) {
+    fn freeze_inode(&mut self, ino: Ino, pending: &mut PendingCommit) {
         let (block_size, inline_max) = (self.block_size(), u64::from(self.volume.inline_max));
         let Some(inode) = self.inodes.get(&ino) else { return };
-        if inode.changed != snapshot.generation {
+        if inode.changed != pending.generation {
             return;
         }
         if inode.dead {
-            snapshot.batch.inodes.push(InodeChange::Remove(ino));
+            pending.batch.inodes.push(InodeChange::Remove(ino));
             return;
         }
         let bytes = freeze_inline(inode, inline_max, block_size);
         recount(&mut self.counters.bytes_used, bytes.taken_after, bytes.taken_before);
         self.dirty_bytes -= bytes.clean;
-        freeze_extents(inode, block_size, &mut self.counters.next_block, snapshot);
+        freeze_extents(inode, block_size, &mut self.counters.next_block, pending);
         if let Some(xattrs) = &mut inode.xattrs {
             for name in std::mem::take(&mut xattrs.changed) {
                 let value = xattrs.map.get(&name).cloned();
-                snapshot.batch.xattrs.push(XattrChange { ino, name, value });
+                pending.batch.xattrs.push(XattrChange { ino, name, value });
             }
         }
         inode.stored = true;
-        snapshot.batch.inodes.push(InodeChange::Put(inode.row.clone()));
+        pending.batch.inodes.push(InodeChange::Put(inode.row.clone()));
         self.inodes.reweigh(&ino);
     }
 
-    /// The snapshot is in the store; `blocks` are its new blocks.
-    pub fn finish(&mut self, snapshot: &Snapshot, blocks: &[BlockRef]) {
+    /// The pending commit is in the store; `blocks` are its new blocks.
+    pub fn finish(&mut self, pending: &PendingCommit, blocks: &[BlockRef]) {
         self.finished += 1;
-        self.dirty_bytes -= snapshot.bytes;
-        self.work_bytes -= snapshot.work;
+        self.dirty_bytes -= pending.bytes;
+        self.work_bytes -= pending.work;
         self.leave_room(0);
         self.journal.committed();
-        for (job, block) in snapshot.jobs.iter().zip(blocks) {
+        for (job, block) in pending.jobs.iter().zip(blocks) {
             self.install(job, *block);
         }
-        for job in &snapshot.damaged {
+        for job in &pending.damaged {
             self.thaw_job(job);
             if self.inodes.get(&job.ino).is_some_and(|inode| !inode.dead) {
                 self.touch(job.ino);
             }
         }
-        for key in &snapshot.names {
+        for key in &pending.names {
             let Some(slot) = self.names.get(key) else { continue };
-            if slot.changed == snapshot.generation {
+            if slot.changed == pending.generation {
                 slot.changed = Changed::CLEAN;
             }
         }
-        for ino in &snapshot.inodes {
+        for ino in &pending.inodes {
             let Some(inode) = self.inodes.get(ino) else { continue };
             if let Some(directory) = &mut inode.directory {
                 directory.listed &= directory.added.len() <= LISTED_MAX;
                 if !directory.listed {
-                    directory.added.retain(|_, added| added.changed > snapshot.generation);
+                    directory.added.retain(|_, added| added.changed > pending.generation);
                 }
-                directory.removed.retain(|_, changed| *changed > snapshot.generation);
+                directory.removed.retain(|_, changed| *changed > pending.generation);
             }
             if let Some(data) = &mut inode.data {
                 data.clearing = crate::data::Ranges::default();
                 data.is_in_flight = false;
             }
-            if inode.changed == snapshot.generation {
+            if inode.changed == pending.generation {
                 inode.changed = Changed::CLEAN;
                 if inode.dead {
                     self.inodes.remove(ino);
@@ -200,8 +200,8 @@ impl Tree {
                 }
             }
         }
-        self.names.owe(snapshot.names.len());
-        self.inodes.owe(snapshot.inodes.len());
+        self.names.owe(pending.names.len());
+        self.inodes.owe(pending.inodes.len());
         self.evict();
     }
 
@@ -231,54 +231,54 @@ impl Tree {
         }
     }
 
-    /// The snapshot did not get into the store: all in it counts as changed again.
-    pub fn thaw(&mut self, snapshot: &Snapshot) {
-        self.dirty_bytes -= snapshot.bytes;
-        for job in snapshot.jobs.iter().chain(&snapshot.damaged) {
+    /// The pending commit did not get into the store: all in it counts as changed again.
+    pub fn thaw(&mut self, pending: &PendingCommit) {
+        self.dirty_bytes -= pending.bytes;
+        for job in pending.jobs.iter().chain(&pending.damaged) {
             self.thaw_job(job);
         }
-        for key in &snapshot.names {
+        for key in &pending.names {
             let generation = self.generation;
             let Some(slot) = self.names.get(key) else { continue };
             // Whether the store has it is no longer certain; deleting what is not there is
             // harmless.
             slot.stored = true;
-            if slot.changed == snapshot.generation {
+            if slot.changed == pending.generation {
                 slot.changed = generation;
                 self.dirty_names.push(key.clone());
                 self.dirty_bytes += ROW_BYTES;
             }
         }
-        for change in &snapshot.batch.xattrs {
+        for change in &pending.batch.xattrs {
             if let Some(xattrs) = self.inodes.get(&change.ino).and_then(|inode| inode.xattrs.as_mut()) {
                 xattrs.changed.insert(change.name.clone());
             }
         }
-        for (ino, index, id) in &snapshot.shared {
+        for (ino, index, id) in &pending.shared {
             if let Some(data) = self.inodes.get(ino).and_then(|inode| inode.data.as_mut())
                 && data.extents.get(index).is_some_and(|block| block.id == *id)
             {
                 data.shared.insert(*index);
             }
         }
-        for ino in &snapshot.inodes {
+        for ino in &pending.inodes {
             let Some(inode) = self.inodes.get(ino) else { continue };
             if let Some(data) = &mut inode.data {
                 data.is_in_flight = false;
                 let clearing = std::mem::take(&mut data.clearing);
                 data.cleared.add_all(&clearing);
             }
-            if inode.changed == snapshot.generation {
+            if inode.changed == pending.generation {
                 self.touch(*ino);
             }
         }
-        self.thaw_directories(snapshot);
+        self.thaw_directories(pending);
     }
 
     /// Entries of the failed commit stay over the store's listing until the next one succeeds.
-    fn thaw_directories(&mut self, snapshot: &Snapshot) {
+    fn thaw_directories(&mut self, pending: &PendingCommit) {
         let generation = self.generation;
-        for ino in &snapshot.inodes {
+        for ino in &pending.inodes {
             let Some(directory) = self.inodes.get(ino).and_then(|inode| inode.directory.as_mut()) else { continue };
             directory.added.values_mut().for_each(|added| added.changed = generation);
             directory.removed.values_mut().for_each(|changed| *changed = generation);
@@ -336,19 +336,19 @@ fn freeze_inline(inode: &mut Inode, inline_max: u64, block_size: u64) -> Inlined
 }
 
 /// Freezes the dirty blocks of a file and lists the changes of its map.
-fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, snapshot: &mut Snapshot) {
+fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, pending: &mut PendingCommit) {
     let ino = inode.row.ino;
     let size = inode.row.size;
     let Some(data) = &mut inode.data else { return };
     data.is_in_flight = true;
     data.clearing = std::mem::take(&mut data.cleared);
     let clear = |range: Range<u64>| ExtentChange::Clear { ino, range };
-    snapshot.batch.extents.extend(data.clearing.iter().map(clear));
+    pending.batch.extents.extend(data.clearing.iter().map(clear));
     for index in std::mem::take(&mut data.shared) {
         let Some(block) = data.extents.get(&index).copied() else { continue };
-        snapshot.shared.push((ino, index, block.id));
+        pending.shared.push((ino, index, block.id));
         if !data.dirty.contains_key(&index) {
-            snapshot.batch.extents.push(ExtentChange::Put { ino, index, block });
+            pending.batch.extents.push(ExtentChange::Put { ino, index, block });
         }
     }
     let indices: Vec<u64> = data.dirty.keys().copied().collect();
@@ -358,14 +358,14 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, snap
         let base = data.extents.get(&index).copied();
         let Some(dirty) = data.dirty.get_mut(&index) else { continue };
         let pieces = Arc::new(dirty.pieces.freeze());
-        snapshot.bytes += pieces.cost();
+        pending.bytes += pieces.cost();
         if end == 0 {
             data.dirty.remove(&index);
             continue;
         }
         dirty.frozen = Some(pieces.clone());
         let len = usize::try_from(end).expect("at most a block");
-        snapshot.jobs.push(Job { ino, index, id: BlockId(*next_block), len, base, pieces });
+        pending.jobs.push(Job { ino, index, id: BlockId(*next_block), len, base, pieces });
         *next_block += 1;
     }
 }
@@ -415,14 +415,14 @@ mod tests {
     }
 
     fn commit(tree: &mut Tree, meanwhile: impl FnOnce(&mut Tree)) {
-        let snapshot = tree.freeze();
+        let pending = tree.freeze();
         meanwhile(tree);
         let stored = |job: &Job| {
             let length = u32::try_from(job.len).expect("a block");
             BlockRef { id: job.id, length, base: 0, value: [0; 32], place: Place::Database }
         };
-        let blocks: Vec<BlockRef> = snapshot.jobs.iter().map(stored).collect();
-        tree.finish(&snapshot, &blocks);
+        let blocks: Vec<BlockRef> = pending.jobs.iter().map(stored).collect();
+        tree.finish(&pending, &blocks);
     }
 
     fn allocated(tree: &mut Tree) -> u64 {
@@ -448,9 +448,9 @@ mod tests {
         write(&mut tree, 3000);
         commit(&mut tree, |tree| write(tree, 100));
         assert!(tree.dirty_bytes > 0);
-        let snapshot = tree.freeze();
-        assert_eq!(snapshot.jobs.len(), 1);
-        tree.thaw(&snapshot);
+        let pending = tree.freeze();
+        assert_eq!(pending.jobs.len(), 1);
+        tree.thaw(&pending);
         commit(&mut tree, |_| {});
         assert_eq!((tree.dirty_bytes, allocated(&mut tree)), (0, 3000));
     }
