@@ -51,10 +51,6 @@ pub(crate) struct Arguments {
     /// memory of those who do
     #[arg(long, value_name = "FILE", hide = true)]
     pub(crate) hold: Option<PathBuf>,
-    /// With it: closes the file meanwhile, and sees in the end that what is in memory has stayed as
-    /// it was
-    #[arg(long, requires = "hold", hide = true)]
-    pub(crate) close: bool,
     /// Fills what the standard input is an end of: for `channels`
     #[arg(long, value_name = "WAY=BYTES", hide = true)]
     pub(crate) fill: Option<String>,

@@ -43,7 +43,7 @@ fn weft() -> Result<PathBuf> {
 /// Runs the benchmark.
 fn run(arguments: &Arguments) -> Result<()> {
     if let Some(file) = &arguments.hold {
-        return experiments::hold(file, arguments.close);
+        return experiments::hold(file);
     }
     if let Some(processor) = arguments.client_cpu {
         facts::pin(processor)?;

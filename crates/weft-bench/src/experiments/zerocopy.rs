@@ -174,7 +174,7 @@ const HELD: &str = "held\n";
 
 /// Has all of `file` in memory, by reference if it is lent, until the standard input ends, and sees
 /// that it stays as it was.
-pub(crate) fn hold(file: &Path, closes: bool) -> Result<()> {
+pub(crate) fn hold(file: &Path) -> Result<()> {
     let opened = weft_client::File::open(file)?;
     let (mut all, mut at) = (Vec::new(), 0u64);
     loop {
@@ -190,7 +190,6 @@ pub(crate) fn hold(file: &Path, closes: bool) -> Result<()> {
         slices.flat_map(|slice| slice.iter()).fold(0u64, |sum, byte| sum.rotate_left(1) ^ u64::from(*byte))
     };
     let before = sum(&all);
-    let _opened = (!closes).then_some(opened);
     std::io::stdout().write_all(HELD.as_bytes())?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     ensure!(sum(&all) == before, "what {} held has changed in memory", file.display());

@@ -16,6 +16,7 @@ mod gone;
 mod helper;
 mod holds;
 mod import;
+mod in_place;
 mod links;
 mod logs;
 mod lost_pages;
