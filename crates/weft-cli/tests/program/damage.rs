@@ -1,10 +1,10 @@
 //! Damage below a mount: data that a disk or a stray write changed gives errors where it is used,
 //! and stays an error.
 
-use crate::place::Place;
+use crate::place::{Place, write_synced};
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Bytes of a page of a database.
@@ -108,6 +108,75 @@ fn damaged_content_in_rows_is_an_error_that_no_change_makes_right() {
         let volume = place.path("v");
         if volume.is_dir() { fs::remove_dir_all(volume) } else { fs::remove_file(volume) }.unwrap();
     }
+}
+
+/// Each file of volume `v` that a mount must leave as it was when it is refused.
+fn kept_files(place: &Place) -> Vec<(PathBuf, Vec<u8>)> {
+    let (mut waiting, mut kept) = (vec![place.path("v")], Vec::new());
+    while let Some(path) = waiting.pop() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            waiting.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if name != "lock" && !name.ends_with(".log") && !name.ends_with("-shm") {
+            let content = fs::read(&path).unwrap();
+            kept.push((path, content));
+        }
+    }
+    kept.sort();
+    kept
+}
+
+#[test]
+fn mounts_that_are_refused_for_their_logs_leave_all_as_it_was_and_go_on_with_the_logs() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let mounted = place.directory("m");
+    // What is synced stays in the intent log alone.
+    let mount = || place.weft(&["mount", "--commit-interval", "1000", "v", "m"]).well();
+    mount();
+    let refused = |words: &[&str]| {
+        let before = kept_files(&place);
+        for _ in 0..2 {
+            place.weft(&["mount", "v", "m"]).failed(words);
+        }
+        assert!(kept_files(&place) == before);
+    };
+    write_synced(&mounted.join("first"), b"synced");
+    place.kill("v/lock");
+    fs::rename(place.path("v/intents"), place.path("aside")).unwrap();
+    refused(&["v/intents is missing"]);
+    fs::rename(place.path("aside"), place.path("v/intents")).unwrap();
+    mount();
+    assert_eq!(fs::read(mounted.join("first")).unwrap(), b"synced");
+
+    // Rot in a record below what was synced later.
+    for name in ["one", "two", "three", "four"] {
+        write_synced(&mounted.join(name), name.as_bytes());
+    }
+    place.kill("v/lock");
+    let change = |file: &str, at: usize, by: u8| {
+        let mut content = fs::read(place.path(file)).unwrap();
+        content[at] ^= by;
+        fs::write(place.path(file), content).unwrap();
+    };
+    let log = fs::read(place.path("v/intents")).unwrap();
+    let record = log.windows(3).position(|window| window == b"two").expect("the record that makes it");
+    change("v/intents", record + 1, b'w' ^ b'v');
+    refused(&["--accept-loss"]);
+    assert_eq!(place.weft(&["mount", "--accept-loss", "v", "m"]).code, 0);
+    assert_eq!(fs::read(mounted.join("first")).unwrap(), b"synced");
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
+
+    // Rot in the database's write-ahead log, in the content of its second frame.
+    place.mount();
+    for round in 0..6 {
+        fs::write(mounted.join(round.to_string()), "x").unwrap();
+        place.weft(&["sync", "m"]).well();
+    }
+    place.kill("v/lock");
+    change("v/meta.sqlite-wal", 32 + 24 + PAGE + 24 + 100, 1);
+    refused(&["--accept-loss"]);
 }
 
 /// Rows that are gone as a whole: their sums went with them, but what counts them is still there.

@@ -49,6 +49,7 @@ fn a_volume_that_was_moved_after_a_crash_has_what_was_synced() {
         place.weft(&["mount", "elsewhere/w", "m"]).well();
         assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"synced");
         place.umount();
+        place.weft(&["check", "--read-data", "elsewhere/w"]).well();
     }
 }
 
@@ -369,6 +370,7 @@ fn a_limit_of_file_sizes_is_an_error_and_not_the_end() {
         let written = (0..60).try_for_each(|_| file.write_all(&[7; 1 << 20])).and_then(|()| file.sync_all());
         drop(file);
         assert!(matches!(written.unwrap_err().raw_os_error(), Some(libc::ENOSPC | libc::EIO | libc::EFBIG)));
+        place.weft(&["umount", "m"]).failed(&["m stays mounted"]);
         std::fs::remove_file(directory.join("file")).unwrap();
         write_synced(&directory.join("small"), b"synced");
         place.umount();
