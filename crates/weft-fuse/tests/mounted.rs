@@ -15,6 +15,8 @@ mod control;
 mod files;
 #[path = "mounted/links.rs"]
 mod links;
+#[path = "mounted/links_at_once.rs"]
+mod links_at_once;
 #[path = "mounted/load.rs"]
 mod load;
 #[path = "mounted/locks.rs"]

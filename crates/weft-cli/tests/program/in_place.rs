@@ -1,14 +1,12 @@
 //! Programs that read files of a mount where the daemon has them: their output is that of the
 //! machine's own, a file lies in memory once, and bytes stay whoever is killed.
 
-use crate::place::{Place, is_root, write_synced};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::place::{Place, is_root, on_each_engine, write_synced};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use weft_testkit::Cluster;
 
 /// Texts that any locale reads alike; the other files of the corpus are `zeros`, `random`, `latin`
 /// and `holes`.
@@ -78,26 +76,6 @@ fn write_corpus(place: &Place) {
     place.weft(&["sync", "m"]).well();
 }
 
-fn mount(place: &Place, volume: &str, options: &[&str]) {
-    place.weft(&[&["mount", volume, "m", "--log", "log"], options].concat()).well();
-}
-
-/// Runs `test` on a mounted volume in files, then on one in PostgreSQL.
-fn on_each_engine(test: impl Fn(&Place, &str)) {
-    for in_files in [true, false] {
-        let Some(place) = Place::to_mount() else { return };
-        let volume = if in_files { "v".to_owned() } else { Cluster::shared().url() };
-        place.weft(&["init", &volume]).well();
-        place.directory("m");
-        mount(&place, &volume, &[]);
-        test(&place, &volume);
-        if place.is_mounted("m") {
-            place.umount();
-        }
-        place.weft(&["check", "--read-data", &volume]).well();
-    }
-}
-
 fn shared_bytes(place: &Place) -> u64 {
     place.weft(&["stats", "m", "--json"]).json()["volume"]["shared_bytes"].as_u64().unwrap()
 }
@@ -121,7 +99,7 @@ fn same(place: &Place, theirs: &[&str], ours: &[&str], files: &[&str]) {
 
 #[test]
 fn programs_print_of_a_mount_what_those_of_the_machine_do() {
-    on_each_engine(|place, volume| {
+    on_each_engine(&[], |place, volume| {
         write_corpus(place);
         let all = [&TEXTS[..], &OTHERS].concat();
         // What was counted before is found the second time.
@@ -147,12 +125,12 @@ fn programs_print_of_a_mount_what_those_of_the_machine_do() {
         assert!(lent > 1_000_000, "{lent} bytes are lent");
         place.umount();
 
-        mount(place, volume, &["--shared-memory", "0"]);
+        place.mount_with(volume, &["--shared-memory", "0"]);
         same(place, &["wc"], &["wc", "--recount"], &TEXTS);
         assert_eq!(shared_bytes(place), 0);
         place.umount();
 
-        mount(place, volume, &["--shared-memory", "1M"]);
+        place.mount_with(volume, &["--shared-memory", "1M"]);
         same(place, &["wc"], &["wc", "--recount"], &TEXTS);
         same(place, &["grep", "-c", "the"], &["grep", "-c", "the"], &TEXTS);
         same(place, &["sum"], &["sum"], &["text", "random"]);
@@ -162,7 +140,7 @@ fn programs_print_of_a_mount_what_those_of_the_machine_do() {
 
 #[test]
 fn what_is_read_in_place_is_what_is_there_now() {
-    on_each_engine(|place, volume| {
+    on_each_engine(&[], |place, volume| {
         let directory = place.path("m");
         let mut text = Numbers(7).text(500_000);
         fs::write(directory.join("text"), &text).unwrap();
@@ -216,7 +194,7 @@ fn what_is_read_in_place_is_what_is_there_now() {
         place.umount();
 
         // What the kernel keeps back is newer than anything that could be lent.
-        mount(place, volume, &["--writeback"]);
+        place.mount_with(volume, &["--writeback"]);
         let mut file = OpenOptions::new().append(true).open(directory.join("changed")).unwrap();
         file.write_all(b"kept by the kernel\n").unwrap();
         assert_eq!(told(&["weft", "wc", "--recount"], Some("changed")), told(&["wc"], Some("changed")));
@@ -226,7 +204,7 @@ fn what_is_read_in_place_is_what_is_there_now() {
 
 #[test]
 fn a_pipeline_of_mounted_files_copies_nothing() {
-    on_each_engine(|place, _| {
+    on_each_engine(&[], |place, _| {
         write_synced(&place.path("m/text"), &Numbers(3).text(1_750_000));
         place.weft(&["sync", "m"]).well();
         let said = place.weft(&["pipe", "--copies", "cat m/text m/text m/text | grep nothing-has-this | wc -l"]);
@@ -314,7 +292,7 @@ fn share(pid: u32) -> u64 {
 
 #[test]
 fn a_file_that_ten_programs_have_in_memory_is_there_once() {
-    on_each_engine(|place, _| {
+    on_each_engine(&[], |place, _| {
         write_large(place);
         let holders: Vec<Holder> = (0..10).map(|_| Holder::start(place)).collect();
         let first = share(holders[0].process.id());
@@ -328,20 +306,20 @@ fn a_file_that_ten_programs_have_in_memory_is_there_once() {
 
 #[test]
 fn programs_keep_the_bytes_that_they_hold_when_the_volume_is_unmounted_and_its_daemon_killed() {
-    on_each_engine(|place, volume| {
+    on_each_engine(&[], |place, volume| {
         write_large(place);
         let holder = Holder::start(place);
         place.umount();
         holder.end();
 
-        mount(place, volume, &[]);
+        place.mount_with(volume, &[]);
         let holder = Holder::start(place);
-        kill_process(Pid::from_raw(place.daemon().cast_signed()).unwrap(), Signal::KILL).unwrap();
+        place.kill_daemon();
         holder.end();
         let said = place.weft(&["sum", "m/large"]);
         assert!(said.code != 0 && said.err.contains("not connected"), "{said:?}");
-        place.weft(&["umount", "--lazy", "m"]);
-        mount(place, volume, if volume == "v" { &[] } else { &["--wait", "60"] });
+        place.weft(&["umount", "m"]);
+        place.mount_with(volume, if volume == "v" { &[] } else { &["--wait", "60"] });
         place.weft(&["sum", "m/large"]).well();
     });
 }

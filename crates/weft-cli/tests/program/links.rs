@@ -56,3 +56,60 @@ fn a_link_in_a_sticky_directory_of_another_user_is_refused_in_words() {
     assert_eq!(std::fs::read_to_string(to).unwrap(), "ABC");
     place.umount();
 }
+
+#[test]
+fn a_link_that_makes_no_sense_is_refused_and_nothing_is_left_of_it() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), "abc").unwrap();
+    let make = |target: &str, name: &str, network: &str| place.weft(&["link", target, name, "-n", network]);
+    make("m/file", "m/counted", "wc -l").well();
+    make("m/file", "m/counted", "upper").failed(&["File exists"]);
+    make("m/file", "m/new", "wc -l| uppper").misused(&["no stage 'uppper'", "byte 7"]);
+    make("m/nothing", "m/new", "upper").failed(&["cannot look at m/nothing"]);
+    make("/etc/passwd", "m/new", "upper").failed(&["not in the same volume"]);
+    make("m/file", "m/new", "upper | @none").misused(&["there is no network '@none', at byte 8"]);
+    std::fs::write(directory.join("counted"), "x").unwrap_err();
+    let mut names: Vec<_> = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["counted", "file"]);
+    place.umount();
+
+    place.weft(&["mount", "--writeback", "v", "m"]).well();
+    let read = std::fs::read(directory.join("counted")).unwrap_err();
+    assert_eq!(read.raw_os_error(), Some(libc::EOPNOTSUPP));
+    make("m/file", "m/new", "upper").failed(&["mounts with --writeback have no links"]);
+    place.weft(&["net", "push", "m/file", "-n", "upper"]).failed(&["not supported"]);
+    assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"abc");
+    place.umount();
+}
+
+#[test]
+fn links_by_the_name_of_a_network_have_what_it_stood_for() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::create_dir(directory.join("d")).unwrap();
+    std::fs::write(directory.join("file"), "a 1\nb 2\na 3\n").unwrap();
+    let net = |arguments: &[&str]| place.weft(&[&["net"], arguments].concat());
+    net(&["define", "some", "grep a", "m/d"]).well();
+    net(&["define", "last", "@some | tail -1", "m"]).well();
+    let listed = "last\t@some | tail -1\nsome\tgrep a\n";
+    assert_eq!(net(&["list", "m"]).well(), listed);
+    place.weft(&["link", "m/file", "m/link", "-n", "@last | upper"]).well();
+    let shown = place.weft(&["link", "--show", "m/link"]).well();
+    assert_eq!(shown.lines().nth(1), Some("network  grep a | tail -1 | upper"), "{shown}");
+    assert_eq!(place.weft(&["run", "--of", "m", "-n", "@last", "m/file"]).well(), "a 3\n");
+    net(&["define", "own", "upper | @own", "m"]).misused(&["there is no network '@own'"]);
+    net(&["remove", "last", "m"]).well();
+    net(&["remove", "last", "m"]).failed(&["there is no network 'last'"]);
+    assert_eq!(std::fs::read(directory.join("link")).unwrap(), b"A 3\n");
+    place.umount();
+
+    assert_eq!(net(&["list", "v"]).well(), "some\tgrep a\n");
+    net(&["define", "head", "head -1", "v"]).well();
+    assert_eq!(net(&["list", "--json", "v"]).json(), serde_json::json!({"head": "head -1", "some": "grep a"}));
+    place.weft(&["link", "v:file", "v:first", "-n", "@head"]).well();
+    place.mount();
+    assert_eq!(std::fs::read(directory.join("first")).unwrap(), b"a 1\n");
+    place.umount();
+}

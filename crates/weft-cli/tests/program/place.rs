@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
+use weft_testkit::Cluster;
 
 /// A private directory.
 pub struct Place {
@@ -69,6 +70,12 @@ impl Said {
     pub fn partly(self) -> serde_json::Value {
         assert_eq!(self.code, 1, "{self:?}");
         serde_json::from_str(&self.out).unwrap()
+    }
+
+    /// Checks that a program failed with an error that holds `words`.
+    #[track_caller]
+    pub fn fails_with(self, words: &str) {
+        assert!(self.code != 0 && self.err.contains(words), "no '{words}' in: {self:?}");
     }
 
     pub fn json(self) -> serde_json::Value {
@@ -175,6 +182,45 @@ impl Place {
         self.weft(&["mount", "v", "m"]).well();
     }
 
+    /// Mounts `volume`, which need not lie in files, at `m`. Messages go to the file `log`.
+    #[track_caller]
+    pub fn mount_with(&self, volume: &str, options: &[&str]) {
+        self.weft(&[&["mount", volume, "m", "--log", "log"], options].concat()).well();
+    }
+
+    /// Kills the daemon of `m`, and mounts `volume` there again.
+    #[track_caller]
+    pub fn mount_killed(&self, volume: &str, options: &[&str]) {
+        if volume.starts_with("postgres:") {
+            self.kill_daemon();
+            self.weft(&["umount", "m"]);
+            self.mount_with(volume, &[&["--wait", "60"], options].concat());
+        } else {
+            self.kill(&format!("{volume}/lock"));
+            self.mount_with(volume, options);
+        }
+    }
+
+    /// Runs `script` by a shell in `m`, with `weft` as `$0`.
+    pub fn sh(&self, script: &str) -> Said {
+        self.shell(script).into()
+    }
+
+    fn shell(&self, script: &str) -> Output {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_weft")]).env("LC_ALL", "C").current_dir(self.path("m"));
+        shell.output().unwrap()
+    }
+
+    /// Checks that two scripts print the same, in `m`, and that it is something.
+    #[track_caller]
+    pub fn same(&self, script: &str, other: &str) {
+        let [one, two] = [script, other].map(|script| self.shell(script));
+        let said = String::from_utf8_lossy(&one.stderr);
+        assert!(one.stdout == two.stdout, "{script}: {} bytes, not {}; {said}", one.stdout.len(), two.stdout.len());
+        assert!(!one.stdout.is_empty(), "{script}: {said}");
+    }
+
     /// Unmounts `m`.
     #[track_caller]
     pub fn umount(&self) {
@@ -190,12 +236,17 @@ impl Place {
     /// Kills the daemon of `m`, and removes the dead mount once the volume of `hold` is closed.
     #[track_caller]
     pub fn kill(&self, hold: &str) {
-        use rustix::process::{Pid, Signal, kill_process};
-        kill_process(Pid::from_raw(self.daemon().cast_signed()).unwrap(), Signal::KILL).unwrap();
+        self.kill_daemon();
         let lock = File::open(self.path(hold)).unwrap();
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
         let said = self.weft(&["umount", "m"]).well();
         assert!(said.contains("the daemon of") && said.contains("had ended"), "{said}");
+    }
+
+    /// Kills the daemon of `m`.
+    pub fn kill_daemon(&self) {
+        use rustix::process::{Pid, Signal, kill_process};
+        kill_process(Pid::from_raw(self.daemon().cast_signed()).unwrap(), Signal::KILL).unwrap();
     }
 
     /// True if a file system is mounted at `name`.
@@ -214,6 +265,22 @@ impl Drop for Place {
                 self.weft(&[OsStr::new("umount"), OsStr::new("--lazy"), &name]);
             }
         }
+    }
+}
+
+/// Runs `test` on a volume in files that is mounted with `options`, then on one in PostgreSQL; both
+/// must check clean in the end.
+pub fn on_each_engine(options: &[&str], test: impl Fn(&Place, &str)) {
+    for volume in ["v", &Cluster::shared().url()] {
+        let Some(place) = Place::to_mount() else { return };
+        place.weft(&["init", volume]).well();
+        place.directory("m");
+        place.mount_with(volume, options);
+        test(&place, volume);
+        if place.is_mounted("m") {
+            place.umount();
+        }
+        place.weft(&["check", "--read-data", volume]).well();
     }
 }
 

@@ -27,9 +27,9 @@ fn a_server_tells_how_each_directory_that_it_exports_is_mounted() {
     assert_eq!(lines.len(), 3);
 }
 
-/// Has `v` served with `arguments`; gives the server and its address.
-fn serving(place: &Place, arguments: &[&str]) -> (Child, String) {
-    let arguments = [&["serve", "v", "--nfs", "127.0.0.1:0"][..], arguments].concat();
+/// Has `volume` served with `arguments`; gives the server and its address.
+pub fn serving(place: &Place, volume: &str, arguments: &[&str]) -> (Child, String) {
+    let arguments = [&["serve", volume, "--nfs", "127.0.0.1:0"][..], arguments].concat();
     let mut server = place.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut heard = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
     let first = heard.next().unwrap();
@@ -43,7 +43,7 @@ fn a_volume_that_is_served_says_where_and_how_that_ends() {
     let place = Place::new();
     place.weft(&["init", "v"]).well();
     place.directory("m");
-    let (server, address) = serving(&place, &[]);
+    let (server, address) = serving(&place, "v", &[]);
     let words = format!("served at {address} by process {0}; 'kill {0}' ends that once all is committed", server.id());
     place.weft(&["check", "v"]).could_not(&[&format!("v is {words}")]);
     place.weft(&["umount", "v"]).failed(&[&format!("that volume is {words}")]);
@@ -54,7 +54,7 @@ fn a_volume_that_is_served_says_where_and_how_that_ends() {
     place.weft(&["check", "v"]).well();
 }
 
-fn ended(server: Child) -> Said {
+pub fn ended(server: Child) -> Said {
     rustix::process::kill_process(rustix::process::Pid::from_child(&server), rustix::process::Signal::TERM).unwrap();
     server.wait_with_output().unwrap().into()
 }
@@ -81,7 +81,7 @@ const MOUNT: u32 = 100_005;
 fn the_log_tells_of_a_client_that_is_not_let_in_once() {
     let place = Place::new();
     place.weft(&["init", "v"]).well();
-    let (server, address) = serving(&place, &[]);
+    let (server, address) = serving(&place, "v", &[]);
     for _ in 0..3 {
         let mut client = TcpStream::connect(&address).unwrap();
         // Without credentials and verifier, the path "/".
@@ -106,7 +106,7 @@ fn the_log_tells_of_a_client_that_cannot_begin_tls_once() {
         return eprintln!("SKIPPED the_log_tells_of_a_client_that_cannot_begin_tls_once: needs openssl");
     }
     let tls = ["--export", "/ *(xprtsec=tls)", "--tls-certificate", "certificate", "--tls-key", "key"];
-    let (server, address) = serving(&place, &tls);
+    let (server, address) = serving(&place, "v", &tls);
     for _ in 0..3 {
         let mut client = TcpStream::connect(&address).unwrap();
         // The empty procedure, with AUTH_TLS (RFC 9289 4.1).
