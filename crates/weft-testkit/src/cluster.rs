@@ -11,6 +11,9 @@ use tokio::task::JoinHandle;
 use tokio_postgres::SimpleQueryMessage;
 use weft_store::postgres::Address;
 
+/// The script that runs a server.
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/postgres-server");
+
 /// A server, which ends with this program, however that ends.
 pub struct Cluster {
     /// Directory of its socket.
@@ -34,12 +37,23 @@ impl Cluster {
     /// If PostgreSQL is not installed or does not start: tests that need it must not pass without
     /// it.
     pub fn start(settings: &str) -> Cluster {
-        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/postgres-server");
+        Cluster::run_by(Command::new(SERVER), settings)
+    }
+
+    /// Starts a server in the network namespace `namespace`.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`].
+    pub fn start_in(namespace: &str, settings: &str) -> Cluster {
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{namespace}")).arg(SERVER);
+        Cluster::run_by(command, settings)
+    }
+
+    fn run_by(mut command: Command, settings: &str) -> Cluster {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut command = Command::new(program);
         command.arg(directory.path()).args(settings.split_whitespace());
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("tests/postgres-server runs");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the server's script runs");
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let mut talk = Talk { input: child.stdin.take(), output, child };
         assert_eq!(talk.line(), "serving", "the server does not start; it says why above");
@@ -73,17 +87,22 @@ impl Cluster {
 
     /// Runs SQL as somebody else; tells the first column of the rows, a line each.
     pub fn run(&self, statements: &str) -> String {
-        Client::new(self).run(statements)
+        self.client().run(statements)
+    }
+
+    /// Runs SQL in another database than that of the volumes.
+    pub fn run_in(&self, database: &str, statements: &str) -> String {
+        Client::new(self, database).run(statements)
     }
 
     /// Somebody else who is connected, until what is returned is dropped.
     pub fn client(&self) -> Client {
-        Client::new(self)
+        Client::new(self, "postgres")
     }
 
     /// Has somebody read `table` in a transaction that lasts until what is returned is dropped.
     pub fn reading(&self, table: &str) -> Client {
-        let client = Client::new(self);
+        let client = self.client();
         client.run(&format!("BEGIN; LOCK TABLE {table} IN ACCESS SHARE MODE"));
         client
     }
@@ -107,10 +126,10 @@ pub struct Client {
 }
 
 impl Client {
-    fn new(cluster: &Cluster) -> Client {
+    fn new(cluster: &Cluster, database: &str) -> Client {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         let mut config = tokio_postgres::Config::new();
-        config.user("postgres").host_path(cluster.directory.path());
+        config.user("postgres").dbname(database).host_path(cluster.directory.path());
         let connected = runtime.block_on(async {
             let (client, connection) = config.connect(tokio_postgres::NoTls).await?;
             Ok::<_, tokio_postgres::Error>((client, tokio::spawn(connection)))

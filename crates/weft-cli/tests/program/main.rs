@@ -30,6 +30,7 @@ mod owner;
 mod pages;
 mod place;
 mod planted;
+mod postgres;
 mod programs;
 mod pushed;
 mod served;
