@@ -86,12 +86,6 @@ start_server() {
     read -r -t 120 said <&8 && [ "$said" = serving ]
 }
 
-# tell_server ORDER: stop, crash, start or restart; see tests/postgres-server, and tests/citus-server.
-tell_server() {
-    local said
-    echo "$1" >&9 && read -r -t 120 said <&8 && [ "$said" = "$1" ]
-}
-
 [ "$engine" = files ] || needs psql
 
 # needs_citus: skips the suite unless the server has it.
@@ -105,12 +99,9 @@ needs_citus() {
 }
 [ "$engine" != citus ] || needs_citus
 
-# distribute_it: runs what docs/guide/citus.md has an operator run on Citus after weft init.
+# distribute_it: runs what an operator runs on Citus after weft init.
 distribute_it() {
-    sed -n 's/^    \(SELECT create_distributed_table(.*\)$/\1/p' "$root/docs/guide/citus.md" >"$place/distribute.sql"
-    [ -s "$place/distribute.sql" ] || return
-    (echo "SET search_path TO ${volume##*=}; SET client_min_messages TO warning;" && cat "$place/distribute.sql") >"$place/distribute-it.sql"
-    sql -v ON_ERROR_STOP=1 -f "$place/distribute-it.sql" >/dev/null
+    sql -v ON_ERROR_STOP=1 -c "SET search_path TO ${volume##*=}" -c "SET client_min_messages TO warning" -f "$root/tests/distribute.sql" >/dev/null
 }
 
 # new_volume: $volume is one that is not there yet.
@@ -157,16 +148,4 @@ stop_serving() { kill "$serving" && wait "$serving"; }
 kill_serving() {
     kill -9 "$serving"
     wait "$serving" 2>/dev/null
-}
-
-fsync_it() { python3 -c 'import os, sys; os.fsync(os.open(sys.argv[1], os.O_RDONLY))' "$1"; }
-
-# read_numbered DIRECTORY COUNT: whether files 0 to COUNT - 1 hold their numbers 5000 times over, as a suite's writer put them.
-read_numbered() {
-    python3 - "$1" "$2" <<'PYTHON'
-import sys
-directory, count = sys.argv[1], int(sys.argv[2])
-for number in range(count):
-    assert open(f"{directory}/{number}", "rb").read() == b"%d " % number * 5000, number
-PYTHON
 }

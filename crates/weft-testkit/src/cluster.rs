@@ -50,6 +50,16 @@ impl Cluster {
         Cluster::run_by(command, settings)
     }
 
+    /// Starts a coordinator of Citus, and two workers whose sockets lie beside its own, in `-1` and
+    /// `-2`. The orders that begin with `worker ` go to the first of them alone.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`], and if that has no Citus.
+    pub fn start_citus(settings: &str) -> Cluster {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/citus-server");
+        Cluster::run_by(Command::new(program), settings)
+    }
+
     fn run_by(mut command: Command, settings: &str) -> Cluster {
         let directory = tempfile::tempdir().expect("a directory");
         command.arg(directory.path()).args(settings.split_whitespace());

@@ -1,6 +1,7 @@
 //! Volumes in PostgreSQL: what a server, its disk, its network and other daemons can do to a mount.
 
 mod away;
+mod citus;
 mod partitioned;
 mod protected;
 mod recovered;

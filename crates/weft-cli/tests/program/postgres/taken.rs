@@ -10,11 +10,11 @@ use std::path::Path;
 use weft_testkit::Cluster;
 
 /// A daemon that is stopped until this is dropped.
-struct Stopped(Pid);
+pub(super) struct Stopped(Pid);
 
 impl Stopped {
     /// Stops the daemon of `m`.
-    fn new(place: &Place) -> Stopped {
+    pub(super) fn new(place: &Place) -> Stopped {
         let pid = Pid::from_raw(place.daemon().cast_signed()).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
         Stopped(pid)
@@ -40,7 +40,7 @@ fn mounted() -> Option<(Place, String)> {
 
 /// Mounts the volume at `m2` as soon as its lease has expired.
 #[track_caller]
-fn take(place: &Place, url: &str) {
+pub(super) fn take(place: &Place, url: &str) {
     place.weft(&["mount", "--wait", "60", "--log", "log2", url, "m2"]).well();
 }
 
@@ -53,7 +53,7 @@ fn is_running(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
 }
 
-fn write_and_sync(path: &Path, content: &str) -> std::io::Result<()> {
+pub(super) fn write_and_sync(path: &Path, content: &str) -> std::io::Result<()> {
     fs::write(path, content)?;
     File::open(path)?.sync_all()
 }
