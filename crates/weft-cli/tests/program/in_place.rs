@@ -1,7 +1,7 @@
 //! Programs that read files of a mount where the daemon has them: their output is that of the
 //! machine's own, a file lies in memory once, and bytes stay whoever is killed.
 
-use crate::place::{Place, is_root, on_each_engine, write_synced};
+use crate::place::{Numbers, Place, is_root, on_each_engine, write_synced};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -13,47 +13,31 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 const TEXTS: [&str; 7] = ["empty", "short", "text", "no-newline", "blanks", "one-word", "long-lines"];
 const OTHERS: [&str; 4] = ["zeros", "random", "latin", "holes"];
 
-/// Numbers that look random and are the same in each run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| self.below(256) as u8).collect()
-    }
-
-    /// At least `len` bytes of lines of words.
-    fn text(&mut self, len: usize) -> Vec<u8> {
-        let mut text = Vec::new();
-        while text.len() < len {
-            for word in 0..self.below(15) {
-                text.extend_from_slice(if word == 0 { b"" } else { b" " });
-                text.extend((0..1 + self.below(11)).map(|_| b'a' + self.below(26) as u8));
-            }
-            text.push(b'\n');
+/// At least `len` bytes of lines of words.
+fn text(numbers: &mut Numbers, len: usize) -> Vec<u8> {
+    let mut text = Vec::new();
+    while text.len() < len {
+        for word in 0..numbers.below(15) {
+            text.extend_from_slice(if word == 0 { b"" } else { b" " });
+            text.extend((0..1 + numbers.below(11)).map(|_| b'a' + numbers.below(26) as u8));
         }
-        text
+        text.push(b'\n');
     }
+    text
 }
 
 /// Writes the corpus to directory `plain`, and a copy of it into the mount at `m`.
 fn write_corpus(place: &Place) {
     let mut numbers = Numbers(20260);
     let plain = place.directory("plain");
-    let mut unended = numbers.text(300_000);
+    let mut unended = text(&mut numbers, 300_000);
     unended.pop();
     let long = [b"w ".repeat(90_000), b"needle\n".to_vec()].concat().repeat(4);
-    let latin = numbers.text(200_000).iter().map(|byte| if *byte == b'a' { 0xe4 } else { *byte }).collect();
+    let latin = text(&mut numbers, 200_000).iter().map(|byte| if *byte == b'a' { 0xe4 } else { *byte }).collect();
     for (name, content) in [
         ("empty", Vec::new()),
         ("short", b"one line\n".to_vec()),
-        ("text", numbers.text(1_750_000)),
+        ("text", text(&mut numbers, 1_750_000)),
         ("no-newline", unended),
         ("blanks", b" \t\n\x0b\x0c\r".repeat(30_000)),
         ("one-word", vec![b'x'; 400_000]),
@@ -142,7 +126,7 @@ fn programs_print_of_a_mount_what_those_of_the_machine_do() {
 fn what_is_read_in_place_is_what_is_there_now() {
     on_each_engine(&[], |place, volume| {
         let directory = place.path("m");
-        let mut text = Numbers(7).text(500_000);
+        let mut text = text(&mut Numbers(7), 500_000);
         fs::write(directory.join("text"), &text).unwrap();
         fs::write(directory.join("changed"), &text).unwrap();
         place.weft(&["sync", "m"]).well();
@@ -205,7 +189,7 @@ fn what_is_read_in_place_is_what_is_there_now() {
 #[test]
 fn a_pipeline_of_mounted_files_copies_nothing() {
     on_each_engine(&[], |place, _| {
-        write_synced(&place.path("m/text"), &Numbers(3).text(1_750_000));
+        write_synced(&place.path("m/text"), &text(&mut Numbers(3), 1_750_000));
         place.weft(&["sync", "m"]).well();
         let said = place.weft(&["pipe", "--copies", "cat m/text m/text m/text | grep nothing-has-this | wc -l"]);
         assert_eq!(said.out.trim(), "0", "{said:?}");

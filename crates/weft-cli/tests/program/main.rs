@@ -6,6 +6,7 @@ mod background;
 mod check;
 mod closed;
 mod control;
+mod crashes;
 mod damage;
 mod decoders;
 mod diff;

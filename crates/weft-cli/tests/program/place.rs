@@ -191,12 +191,18 @@ impl Place {
     /// Kills the daemon of `m`, and mounts `volume` there again.
     #[track_caller]
     pub fn mount_killed(&self, volume: &str, options: &[&str]) {
+        self.kill_daemon();
+        self.mount_again(volume, options);
+    }
+
+    /// Mounts `volume` at `m` again, whose daemon was killed.
+    #[track_caller]
+    pub fn mount_again(&self, volume: &str, options: &[&str]) {
         if volume.starts_with("postgres:") {
-            self.kill_daemon();
             self.weft(&["umount", "m"]);
             self.mount_with(volume, &[&["--wait", "60"], options].concat());
         } else {
-            self.kill(&format!("{volume}/lock"));
+            self.remove_dead(&format!("{volume}/lock"));
             self.mount_with(volume, options);
         }
     }
@@ -237,6 +243,11 @@ impl Place {
     #[track_caller]
     pub fn kill(&self, hold: &str) {
         self.kill_daemon();
+        self.remove_dead(hold);
+    }
+
+    #[track_caller]
+    fn remove_dead(&self, hold: &str) {
         let lock = File::open(self.path(hold)).unwrap();
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
         let said = self.weft(&["umount", "m"]).well();
@@ -265,6 +276,22 @@ impl Drop for Place {
                 self.weft(&[OsStr::new("umount"), OsStr::new("--lazy"), &name]);
             }
         }
+    }
+}
+
+/// Numbers that look random and are the same in each run.
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.below(256) as u8).collect()
     }
 }
 
