@@ -34,6 +34,7 @@ mod planted;
 mod postgres;
 mod programs;
 mod pushed;
+mod scrub;
 mod served;
 mod stages;
 mod transfer;
