@@ -41,6 +41,7 @@ mod transfer;
 mod tree;
 mod trust;
 mod units;
+mod users;
 mod views;
 mod whereabouts;
 mod writeback;
