@@ -11,6 +11,7 @@ mod damage;
 mod decoders;
 mod diff;
 mod digest;
+mod directories;
 mod drafts;
 mod errors;
 mod export;
