@@ -15,6 +15,7 @@ mod directories;
 mod drafts;
 mod errors;
 mod export;
+mod full_disk;
 mod gone;
 mod helper;
 mod holds;
