@@ -1,6 +1,6 @@
 //! `weft digest`, `weft prove`, `weft verify-proof`.
 
-use crate::place::{Place, Said};
+use crate::place::{Place, Said, on_each_engine};
 use crate::tree;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -223,4 +223,45 @@ fn what_differs_and_what_cannot_be_looked_at_have_exit_codes_of_their_own() {
     let text = std::fs::read_to_string(place.path("signed")).unwrap();
     std::fs::write(place.path("signed"), text + " ").unwrap();
     verify("public", "v").failed(&["signed is not signed with this key, or was changed since"]);
+}
+
+#[test]
+fn the_attribute_tells_the_digest_of_what_was_just_written_and_nobody_changes_it() {
+    use rustix::fs::{XattrFlags, getxattr, listxattr, removexattr, setxattr};
+    use std::os::unix::fs::FileExt;
+    const NAME: &str = "user.weft.digest";
+    on_each_engine(&[], |place, _| {
+        let (mounted, copy) = (place.path("m"), place.path("copy"));
+        let kept = |name: &str| {
+            let mut value = [0; 64];
+            let len = getxattr(mounted.join(name), NAME, &mut value[..]).unwrap();
+            String::from_utf8(value[..len].to_vec()).unwrap()
+        };
+        let mut content: Vec<u8> =
+            (0..9_000_000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for len in [0, 16_385, 9_000_000] {
+            std::fs::write(mounted.join("file"), &content[..len]).unwrap();
+            std::fs::write(&copy, &content[..len]).unwrap();
+            assert_eq!(kept("file"), digest(place, "copy"), "{len}");
+        }
+        let file = File::options().write(true).open(mounted.join("file")).unwrap();
+        for (at, len) in [(5_000_000, 1), (0, 5000), (8_900_000, 70_000)] {
+            content[at..at + len].fill(b'x');
+            file.write_all_at(&content[at..at + len], at as u64).unwrap();
+            std::fs::write(&copy, &content).unwrap();
+            assert_eq!(kept("file"), digest(place, "copy"), "{len} bytes at {at}");
+        }
+        file.set_len(4_194_305).unwrap();
+        std::fs::write(&copy, &content[..4_194_305]).unwrap();
+        assert_eq!(kept("file"), digest(place, "copy"), "cut");
+        drop(file);
+
+        let before = kept("");
+        std::fs::set_permissions(mounted.join("file"), PermissionsExt::from_mode(0o600)).unwrap();
+        assert_ne!(kept(""), before, "permissions");
+        assert_eq!(listxattr(mounted.join("file"), &mut [0u8; 100][..]), Ok(0));
+        let refused = Err(rustix::io::Errno::OPNOTSUPP);
+        assert_eq!(setxattr(mounted.join("file"), NAME, &[b'0'; 64], XattrFlags::empty()), refused);
+        assert_eq!(removexattr(mounted.join("file"), NAME), refused);
+    });
 }

@@ -118,3 +118,33 @@ fn the_log_tells_of_a_client_that_cannot_begin_tls_once() {
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(said.err.lines().filter(|line| line.contains("127.0.0.1 cannot begin TLS: ")).count(), 1, "{said:?}");
 }
+
+/// Kilobytes of memory that `server` has.
+fn memory(server: &Child) -> u64 {
+    let told = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
+    let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+fn thousands_of_clients_are_answered_and_those_that_say_nothing_take_next_to_no_memory() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < 4000) {
+        return eprintln!("SKIPPED thousands_of_clients_are_answered: a process may not open as many files");
+    }
+    setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    let (server, address) = serving(&place, "v", &["--export", "/ *(insecure)"]);
+    let before = memory(&server);
+    let mut clients: Vec<TcpStream> = (0..3000).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    for client in &mut clients {
+        let reply = call(client, NFS, 0, &[0, 0, 0, 0]);
+        assert_eq!(reply[..4], 7u32.to_be_bytes());
+    }
+    let grown = memory(&server).saturating_sub(before);
+    assert!(grown < 100_000, "{grown} kB more for 3000 connections");
+    drop(clients);
+    assert_eq!(ended(server).code, 0);
+}
