@@ -126,7 +126,7 @@ mount_it() {
     timeout 60 "$weft" mount "$volume" "$mnt" "$@"
 }
 unmount_it() { timeout 120 "$weft" umount "$mnt"; }
-daemon_pid() { "$weft" stats --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
+daemon_pid() { "$weft" stats --json "$mnt" | jq .pid; }
 check_it() { timeout 300 "$weft" check --read-data "$volume"; }
 
 # serve_it PORT ARGUMENTS: serves $volume over NFS at a port of the loopback (0: any that is free), by a process of its own; sets $port and

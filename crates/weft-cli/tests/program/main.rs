@@ -25,6 +25,7 @@ mod linked;
 mod links;
 mod logs;
 mod lost_pages;
+mod memory;
 mod messages;
 mod mixtures;
 mod networks;
