@@ -97,7 +97,7 @@ fn a_small_disk_that_fills_up_is_said_to_be_full_and_loses_nothing() {
     fills_up_and_goes_on(128);
 }
 
-/// Of a large disk ext4 keeps more for itself.
+/// A large disk, of which ext4 keeps more for itself.
 #[test]
 fn a_large_disk_that_fills_up_is_said_to_be_full_and_loses_nothing() {
     fills_up_and_goes_on(1000);

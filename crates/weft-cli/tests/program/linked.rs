@@ -63,7 +63,7 @@ fn links_give_what_pipelines_do_also_after_a_kill_and_are_told_of() {
     });
 }
 
-/// What `nfs-cat` reads at `path` of the server at `address`.
+/// Reads `path` of the server at `address` by `nfs-cat`.
 fn by_nfs(address: &str, path: &str) -> Option<Vec<u8>> {
     let (host, port) = address.split_once(':').unwrap();
     let url = format!("nfs://{host}//{path}?nfsport={port}&mountport={port}");
