@@ -56,7 +56,7 @@ fn a_volume_without_room_for_the_target_directory_is_told_as_full() {
 fn a_file_that_changes_while_it_is_read_is_told() {
     let place = Place::new();
     let from = place.directory("from");
-    std::fs::write(from.join("log"), vec![b'a'; 8 << 20]).unwrap();
+    std::fs::write(from.join("log"), vec![b'a'; 64 << 20]).unwrap();
     std::fs::write(from.join("other"), "other").unwrap();
     place.weft(&["init", "v"]).well();
     let is_over = AtomicBool::new(false);
@@ -75,7 +75,7 @@ fn a_file_that_changes_while_it_is_read_is_told() {
     let summary = said.partly();
     assert_eq!((&summary["failed"]["changed"], &summary["files"]), (&1.into(), &2.into()));
     place.weft(&["export", "v", "out"]).well();
-    assert!(std::fs::metadata(place.path("out/log")).unwrap().len() >= 8 << 20);
+    assert!(std::fs::metadata(place.path("out/log")).unwrap().len() >= 64 << 20);
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn build(place: &Place, compiler: &str, arguments: &[&str], example: &str, made:
     true
 }
 
-const C: [&str; 4] = ["-O3", "-Wall", "-Werror", "-Iinclude"];
+const C: [&str; 5] = ["-O3", "-Wall", "-Werror", "-I", "include"];
 const MODULE: [&str; 5] = ["--target=wasm32", "-msimd128", "-nostdlib", "-fno-builtin", "-Wl,--no-entry"];
 const LIBRARY: [&str; 2] = ["-shared", "-fPIC"];
 
@@ -145,7 +145,7 @@ fn build_libraries(place: &Place) -> bool {
     let rust = ["--edition", "2024", "--crate-type", "cdylib", "-O"];
     assert!(build(place, "rustc", &rust, "words.rs", "words.so"));
     let mut compiler = Command::new("cc");
-    compiler.args(LIBRARY).args(["-Iinclude", "-x", "c", "-", "-o"]).arg(place.path("m/crashes.so"));
+    compiler.args(LIBRARY).args(["-I", "include", "-x", "c", "-", "-o"]).arg(place.path("m/crashes.so"));
     let mut compiler = compiler.current_dir(root()).stdin(Stdio::piped()).spawn().unwrap();
     compiler.stdin.take().unwrap().write_all(CRASHES.as_bytes()).unwrap();
     assert!(compiler.wait().unwrap().success());
