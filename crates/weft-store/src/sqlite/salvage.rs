@@ -139,7 +139,8 @@ pub(super) fn salvage_as(
     if found.inodes.is_empty() {
         return Err(Error::Unusable(format!("nothing of a Weft volume can be read in {}", layout.database.display())));
     }
-    let volume = found.volume.clone().unwrap_or_else(|| guess(&layout, &found, &pages));
+    let current = logs::current(&layout, &found);
+    let volume = current.or(found.volume.clone()).unwrap_or_else(|| guess(&layout, &found, &pages));
     let unfinished = new.with_added_extension("unfinished");
     if unfinished.symlink_metadata().is_ok() {
         return Err(Error::Unusable(format!(
@@ -295,7 +296,8 @@ impl Salvage<'_> {
         connection.execute_batch(unused).map_err(failed)?;
         connection.close().map_err(|(_, source)| failed(source))?;
         // Before the check, which leaves them the ids that they may use.
-        let operations = intents::bring(self.layout, self.found.volume.as_ref(), target);
+        let is_current = self.found.volume.is_some() && self.volume.commit >= self.found.newest();
+        let operations = intents::bring(self.layout, is_current.then_some(self.volume), target);
         self.told.waiting = operations.waiting;
         self.told.missing.extend(operations.missing);
         drop(held);

@@ -229,16 +229,39 @@ fn a_database_from_before_a_commit_that_the_log_follows_is_refused() {
     assert_eq!(earlier.try_mount(Loss::Accept).expect("accepted").get("file"), Ok(vec![2; 3000]));
 }
 
+/// A volume that crashed with one file committed, whose operations are in the log or not, and two
+/// in its log.
+fn with_one_commit(home: BlockHome, is_logged: bool) -> Files {
+    let files = Files::new(home);
+    let mounted = files.mount();
+    match is_logged {
+        true => mounted.put_and_sync("committed", &[1; 3000]),
+        false => mounted.put("committed", &[1; 3000]),
+    }
+    mounted.vfs.commit().expect("committed");
+    mounted.put_and_sync("first", &[14; 3000]);
+    mounted.put_and_sync("second", b"small");
+    files.crashed()
+}
+
+/// The volume's own row is an older one then, and its rows have more operations than it says.
+#[test]
+fn a_salvage_applies_no_operation_to_rows_that_have_it() {
+    for (home, is_logged) in HOMES.into_iter().flat_map(|home| [(home, true), (home, false)]) {
+        let files = with_one_commit(home, is_logged);
+        files.lose_wal(Lost::Start);
+        files.assert_refused("its header is damaged");
+        let new = Files { directory: tempfile::tempdir().expect("a directory"), home };
+        let told = sqlite::salvage(&files.path(), &new.path(), &mut |_| {}).expect("brought");
+        let mounted = new.try_mount(Loss::Refuse).unwrap_or_else(|why| panic!("{why}: {told:?}"));
+        assert_all(&mounted);
+    }
+}
+
 #[test]
 fn a_lost_write_ahead_log_costs_nothing_that_the_intent_log_still_has() {
     for home in HOMES {
-        let files = Files::new(home);
-        let mounted = files.mount();
-        mounted.put_and_sync("committed", &[1; 3000]);
-        mounted.vfs.commit().expect("committed");
-        mounted.put_and_sync("first", &[14; 3000]);
-        mounted.put_and_sync("second", b"small");
-        let files = files.crashed();
+        let files = with_one_commit(home, true);
         files.lose_wal(Lost::Removed);
         files.assert_refused("which go on from that commit");
         let new = Files { directory: tempfile::tempdir().expect("a directory"), home };
@@ -260,6 +283,8 @@ enum Lost {
     Damaged,
     Halved,
     Zeroed,
+    /// Zeros in its first sector.
+    Start,
 }
 
 impl Files {
@@ -272,6 +297,7 @@ impl Files {
             Lost::Removed => return fs::remove_file(wal).expect("removed"),
             Lost::Damaged => [100, 1000, 2000].iter().filter(|at| **at < size).for_each(|at| bytes[*at] ^= 0x55),
             Lost::Halved => bytes.truncate(size / 2),
+            Lost::Start => bytes[..512].fill(0),
             Lost::Zeroed => {
                 let written = bytes.chunks_mut(512).skip(1).find(|sector| sector.iter().any(|byte| *byte != 0));
                 written.into_iter().for_each(|sector| sector.fill(0));

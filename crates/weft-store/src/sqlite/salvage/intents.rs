@@ -28,7 +28,7 @@ pub(super) struct Operations {
 pub(super) fn bring(layout: &Layout, volume: Option<&Header>, target: &Layout) -> Operations {
     let of_log = |why: String| logs::missing("operations", &layout.log, why);
     let Some(volume) = volume else {
-        let why = "the volume's own row is gone, so it is not known what was synced to it and not committed; none of \
+        let why = "the volume's own row is gone or an older one, so it is not known what was synced to it and not committed; none of \
                    it is brought";
         return Operations { waiting: 0, missing: vec![of_log(why.into())] };
     };

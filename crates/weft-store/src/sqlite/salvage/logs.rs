@@ -9,9 +9,10 @@ use super::overlay::{Log, Overlay};
 use super::pages::{Pages, page_bytes};
 use super::rows::{self, Found};
 use super::{Missing, io, older};
+use crate::batch::Counters;
 use crate::error::Result;
 use crate::files;
-use crate::log::misfit;
+use crate::log::{IntentLog, Loss, epoch_as_of, misfit};
 use crate::sqlite::gap::{self, Gap};
 use crate::sqlite::inspect::inspect;
 use crate::sqlite::layout::Layout;
@@ -53,11 +54,13 @@ pub(super) fn look(layout: &Layout, progress: &mut dyn FnMut(u64, u64)) -> Resul
     let taken = if log.taken.is_empty() { None } else { Some(find(layout, Some(&log.taken), progress)?) };
     let is_damaged = log.damage.is_some() || is_behind(layout, &taken.as_ref().unwrap_or(&alone).found);
     let damage = log.damage.clone().unwrap_or_else(|| format!("what follows its frame {} is damaged", log.frames));
+    let mut is_logged = false;
     if let Some(behind) = log.behind.filter(|_| is_damaged) {
         let mut all = find(layout, Some(&behind), progress)?;
-        if other(&all.found).is_none() && !all.found.inodes.is_empty() {
+        is_logged = are_logged(layout, &taken.as_ref().unwrap_or(&alone).found, &all.found);
+        if other(&all.found).is_none() && !all.found.inodes.is_empty() && !is_logged {
             told.push(of_log(format!("{damage}; {} whole frames before and behind it are used", log.all)));
-            if behind.has_lost() {
+            if behind.has_damaged() {
                 all.pages = all.pages.with(log.taken);
                 told.extend(older::take(&all.pages, &mut all.found).map(of_log));
             }
@@ -65,9 +68,9 @@ pub(super) fn look(layout: &Layout, progress: &mut dyn FnMut(u64, u64)) -> Resul
         }
     }
     if log.damage.is_some() {
-        let frames = log.frames;
-        let rest = format!("the {frames} whole frames before it are used, and commits behind them are missing");
-        told.push(of_log(format!("{damage}; {rest}")));
+        let behind = if is_logged { "the intent log has the operations" } else { "commits" };
+        let are = if is_logged { "behind them" } else { "behind them are missing" };
+        told.push(of_log(format!("{damage}; the {} whole frames before it are used, and {behind} {are}", log.frames)));
     }
     let Some(taken) = taken else { return Ok(alone.with(told)) };
     let unused = match other(&taken.found) {
@@ -99,6 +102,30 @@ fn corrected(corrected: &[String]) -> Option<String> {
     let more = corrected.len().checked_sub(1)?;
     let and = if more > 0 { format!("; {more} more bytes are wrong") } else { String::new() };
     Some(format!("{}{and}; that is put right, and its frames are used", corrected[0]))
+}
+
+/// The header of a volume with the rows `found` as of the newest commit that any of them tells of:
+/// the volume's own row may be an older one. None if that is not known.
+pub(super) fn current(layout: &Layout, found: &Found) -> Option<Header> {
+    let (own, commit) = (found.volume.as_ref()?, found.newest());
+    if own.commit >= commit {
+        return Some(own.clone());
+    }
+    let (_, op) = *found.commits.get(&commit)?;
+    let epoch = epoch_as_of(&layout.log, own, commit).ok()?.unwrap_or(0).max(own.counters.epoch);
+    Some(Header { commit, counters: Counters { op, epoch, ..own.counters }, ..own.clone() })
+}
+
+/// True if the intent log has all operations that lie between the states `before` damage and
+/// `behind` it: with them the former lacks nothing.
+fn are_logged(layout: &Layout, before: &Found, behind: &Found) -> bool {
+    let last_logged = |before: &Header| {
+        let mut log = IntentLog::read(&layout.log).ok()??.with(Loss::Accept);
+        log.check(before).ok()?;
+        log.records().last().map(|record| record.last)
+    };
+    let logged = before.volume.as_ref().and_then(last_logged);
+    logged.zip(current(layout, behind)).is_some_and(|(logged, behind)| logged >= behind.counters.op)
 }
 
 /// True if the intent log knows of commits that a volume with the rows `found` lacks.

@@ -2,8 +2,8 @@
 //!
 //! Of a whole log, or a torn one, the frames count that SQLite would take. Where a log is damaged,
 //! frames behind the damage that are whole and of the same life of the log are taken as well, if it
-//! is known of each damaged one which page it held: that page is then gone, unless a later frame
-//! has it. Where it is not known, an older version of that page would pass for the newest one, so
+//! is known of each damaged one which page it held: of that page rows whose sums hold are left,
+//! unless a later frame has it. Where it is not known, an older version of that page would pass for the newest one, so
 //! that only the frames before the damage count.
 //!
 //! A commit writes its pages in the order of their numbers, the volume's row among them. That tells
@@ -22,8 +22,9 @@ pub(super) struct Overlay {
     page_bytes: usize,
     /// Offsets of the frames of pages.
     frames: HashMap<u32, u64>,
-    /// Pages whose newest version is damaged.
-    lost: BTreeSet<u32>,
+    /// Pages whose newest version is damaged. As in the database, rows in them count if their sums
+    /// hold.
+    damaged: BTreeSet<u32>,
     count: u32,
 }
 
@@ -59,7 +60,7 @@ impl Log {
             Ok(())
         })?;
         let judged = wal.judge(page_bytes)?;
-        let taken = Overlay { wal: Arc::new(wal), page_bytes, frames, lost: BTreeSet::new(), count };
+        let taken = Overlay { wal: Arc::new(wal), page_bytes, frames, damaged: BTreeSet::new(), count };
         let behind = if judged.len() as u64 > found.committed { taken.go_on(judged) } else { None };
         let (behind, all) = behind.map_or((None, 0), |(behind, all)| (Some(behind), all));
         let damage = found.rot.map(|rot| rot.why);
@@ -80,14 +81,13 @@ impl Overlay {
             return None;
         }
         let (wal, page_bytes) = (self.wal.clone(), self.page_bytes);
-        let mut all = Overlay { wal, page_bytes, frames: HashMap::new(), lost: BTreeSet::new(), count };
+        let mut all = Overlay { wal, page_bytes, frames: HashMap::new(), damaged: BTreeSet::new(), count };
         for frame in &judged {
+            all.frames.insert(frame.page, frame.offset);
             if frame.state == State::Whole {
-                all.lost.remove(&frame.page);
-                all.frames.insert(frame.page, frame.offset);
+                all.damaged.remove(&frame.page);
             } else {
-                all.frames.remove(&frame.page);
-                all.lost.insert(frame.page);
+                all.damaged.insert(frame.page);
             }
         }
         Some((all, judged.iter().filter(|frame| frame.state == State::Whole).count()))
@@ -109,19 +109,16 @@ impl Overlay {
 
     /// True if it changes nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.frames.is_empty() && self.lost.is_empty()
+        self.frames.is_empty()
     }
 
     /// True if the newest version of a page is damaged.
-    pub(super) fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
+    pub(super) fn has_damaged(&self) -> bool {
+        !self.damaged.is_empty()
     }
 
     /// Reads page `number` if the log has it; tells whether it could be read.
     pub(super) fn page(&self, number: u32, bytes: &mut [u8]) -> Option<bool> {
-        if self.lost.contains(&number) {
-            return Some(false);
-        }
         let offset = self.frames.get(&number)?;
         Some(self.wal.read_page(bytes, *offset).is_ok())
     }

@@ -25,8 +25,8 @@ pub(super) struct Found {
     pub(super) volume: Option<Header>,
     /// The last commit, as the page says that SQLite reads it from.
     pub(super) opened: Option<CommitNo>,
-    /// The sums of the rows of commits.
-    pub(super) commits: BTreeMap<CommitNo, i64>,
+    /// The sums of the rows of commits, and their last operations.
+    pub(super) commits: BTreeMap<CommitNo, (i64, OpNo)>,
     /// Rows of inodes that are not as they were written.
     pub(super) damaged_inodes: BTreeMap<Ino, Suspect>,
     /// Number of other such rows.
@@ -107,8 +107,8 @@ impl Found {
                 }
                 false => self.damaged += 1,
             }
-        } else if let Some((commit, sum)) = commit(row, columns) {
-            self.commits.insert(commit, sum);
+        } else if let Some((number, commit)) = commit(row, columns) {
+            self.commits.insert(number, commit);
         } else if let [Value::Null, Value::Blob(_)] = columns
             && let Ok(id) = u64::try_from(row)
         {
@@ -285,14 +285,14 @@ pub(super) fn block(row: i64, columns: &[Value]) -> Option<(BlockRef, Vec<u8>, b
     Some((block, parts.blob().unwrap_or_default().to_vec(), holds))
 }
 
-/// The number and the sum of a row of `commits`, if it is as written.
-fn commit(row: i64, columns: &[Value]) -> Option<(CommitNo, i64)> {
+/// The number of a row of `commits`, its sum and its last operation, if it is as written.
+fn commit(row: i64, columns: &[Value]) -> Option<(CommitNo, (i64, OpNo))> {
     let [null, time, op, root, previous, sum] = of::<6>(columns)?;
     let number = CommitNo(u64::try_from(row).ok().filter(|_| null.is_null())?);
     let (time, op) = (Timestamp(time.integer()?), OpNo(op.unsigned()?));
     let commit = CommitRow { number, time, op, root: digest(root)?, previous: digest(previous)? };
     let sum = sum.integer()?;
-    (sums::commit(&commit) == sum).then_some((number, sum))
+    (sums::commit(&commit) == sum).then_some((number, (sum, op)))
 }
 
 /// The one row of `volume`, and whether it is as written.
