@@ -310,7 +310,7 @@ impl Wal {
                 cfg!(target_endian = "big")
             },
             life: word(&header, 12, true),
-            salts: self.guess_salts(&mut bytes)?,
+            salts: self.guess_salts(frame_bytes)?,
             sum: Sum::read(&header, 24),
         };
         let header = Header::decode(&header).unwrap_or(guess);
@@ -337,14 +337,17 @@ impl Wal {
         Ok(judged)
     }
 
-    /// The salts of the first frame, or of the second one if the first has none.
-    fn guess_salts(&self, bytes: &mut [u8]) -> Result<[u8; 8]> {
-        let (first, second) = (HEADER_BYTES as u64, (HEADER_BYTES + bytes.len()) as u64);
-        self.read(bytes, first)?;
-        if bytes[8..16] == [0; 8] && second + bytes.len() as u64 <= self.size()? {
-            self.read(bytes, second)?;
+    /// The salts of the first of the frames of `frame_bytes` that has any.
+    fn guess_salts(&self, frame_bytes: usize) -> Result<[u8; 8]> {
+        let (size, mut header) = (self.size()?, [0; FRAME_HEADER_BYTES]);
+        let offsets = (HEADER_BYTES as u64..).step_by(frame_bytes);
+        for offset in offsets.take_while(|at| at + frame_bytes as u64 <= size) {
+            self.read(&mut header, offset)?;
+            if header[8..16] != [0; 8] {
+                break;
+            }
         }
-        Ok(bytes[8..16].try_into().expect("eight bytes"))
+        Ok(header[8..16].try_into().expect("eight bytes"))
     }
 
     /// Bytes of a page, as the header says, if that is whole.

@@ -144,10 +144,11 @@ fn determined(whole: &[u8]) -> Vec<Vec<u8>> {
         bytes[at] ^= 4;
         bytes
     };
-    let frames = (32..whole.len()).step_by(3 * FRAME).chain([whole.len() - FRAME]);
-    let in_frames = frames.flat_map(|frame| [1, 13, 17, 24, 1001, 4118].map(|at| frame + at));
+    let frames = (32..whole.len() - FRAME).step_by(3 * FRAME);
+    let in_frames = frames.flat_map(|frame| [1, 13, 17, 23, 24, 1001, 4118].map(|at| frame + at));
+    let in_last = [1, 13, 17, 24, 1001].map(|at| whole.len() - FRAME + at);
     let zeroed = [vec![0; 32], whole[32..].to_vec()].concat();
-    (0..32).chain(in_frames).map(flipped).chain([zeroed]).collect()
+    (0..32).chain(in_frames).chain(in_last).map(flipped).chain([zeroed]).collect()
 }
 
 #[test]

@@ -59,7 +59,8 @@ fn header_before(frame: &[u8], page_bytes: usize, big_endian: bool) -> Option<[u
 type WrongByte = (usize, u8);
 
 impl Suspect<'_> {
-    /// The one wrong byte of the frame, if it can be told; `next` is the frame behind it.
+    /// The one wrong byte of the frame, if it can be told; `next` is the frame behind it. The rows
+    /// in the page decide between several.
     fn wrong_byte(&self, next: Option<&[u8]>, is_right: IsRight) -> Option<WrongByte> {
         rot(self)?;
         let differing = |from: usize, right: &[u8]| {
@@ -73,33 +74,29 @@ impl Suspect<'_> {
         let in_sum: Vec<WrongByte> = differing(16, &[self.right.0.to_be_bytes(), self.right.1.to_be_bytes()].concat());
         // The frame behind it goes on from the right sum.
         let goes_on = |sum: Sum| next.is_some_and(|next| self.header.follow(sum, next).is_some());
-        let (is_sum_wrong, is_sum_right) = (goes_on(self.right), goes_on(Sum::read(self.bytes, 16)));
-        let content = if is_sum_wrong { Vec::new() } else { self.wrong_bytes(is_right) };
-        match (&in_sum[..], &content[..]) {
-            ([byte], []) if !is_sum_right => Some(*byte),
-            ([_], [byte]) if is_sum_right => Some(*byte),
-            ([], [byte]) | ([_, _, ..], [byte]) => Some(*byte),
-            _ => None,
+        let mut bytes = if goes_on(self.right) { Vec::new() } else { self.wrong_bytes() };
+        if in_sum.len() == 1 && !goes_on(Sum::read(self.bytes, 16)) {
+            bytes.extend(in_sum);
         }
+        if bytes.len() > 1 {
+            bytes.retain(|(at, byte)| {
+                let mut frame = self.bytes.to_vec();
+                frame[*at] = *byte;
+                is_right(&frame[FRAME_HEADER_BYTES..])
+            });
+        }
+        if let [byte] = bytes[..] { Some(byte) } else { None }
     }
 
     /// The bytes of the page or of its number of which one is wrong, if the sum of the frame is
-    /// right. The rows in the page decide between several.
-    fn wrong_bytes(&self, is_right: IsRight) -> Vec<WrongByte> {
+    /// right.
+    fn wrong_bytes(&self) -> Vec<WrongByte> {
         let byte_of = |(at, right): (usize, u32)| {
             let right = if self.header.big_endian { right.to_be_bytes() } else { right.to_le_bytes() };
             let place = (0..4).find(|place| self.bytes[at + place] != right[*place])?;
             Some((at + place, right[place]))
         };
-        let mut bytes = self.wrong_words(|_| true).into_iter().filter_map(byte_of).collect::<Vec<_>>();
-        if bytes.len() > 1 {
-            bytes.retain(|(at, byte)| {
-                let mut frame = self.bytes.to_vec();
-                frame[*at] = *byte;
-                *at >= FRAME_HEADER_BYTES && is_right(&frame[FRAME_HEADER_BYTES..])
-            });
-        }
-        bytes
+        self.wrong_words(|_| true).into_iter().filter_map(byte_of).collect()
     }
 }
 
