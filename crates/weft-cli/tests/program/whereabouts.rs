@@ -351,7 +351,7 @@ fn an_unmount_that_cannot_close_the_database_leaves_the_intent_log() {
     assert_ne!(said.code, 0, "{said:?}");
     assert!(!place.is_mounted("m"));
     assert!(place.path("v-intents").exists());
-    place.weft(&["mount", "v", "m"]).could_not(&["write-ahead log", "--salvage"]);
+    place.weft(&["mount", "v", "m"]).failed(&["write-ahead log", "--salvage"]);
 }
 
 #[test]
