@@ -212,10 +212,11 @@ impl Walk<'_> {
         let name = &self.name;
         found.lost = Some(match found.records.last() {
             Some(last) => format!(
-                "the database is older than its intent log {name}: it ends with commit {}, and {ahead} (its \
-                 write-ahead log, -wal, may be lost); the log has operations {} to {}, which go on from that commit: put the files of one moment together; without them \
-                 'weft check --salvage VOLUME NEW' brings all that can be verified to a new volume, and these operations, \
-                 and a mount with --accept-loss applies them and gives up what followed",
+                "the database is older than its intent log {name}: it ends with commit {}, and {ahead} \
+                 (its write-ahead log, -wal, may be lost); the log has operations {} to {}, which go on \
+                 from that commit; put the files of one moment together; without them \
+                 'weft check --salvage VOLUME NEW' brings all that can be verified to a new volume, and \
+                 these operations, and a mount with --accept-loss applies them and gives up what followed",
                 self.header.commit.0, next.0, last.last.0
             ),
             None => format!(
