@@ -63,7 +63,7 @@ fn networks_on_a_file_are_for_all_who_use_it_and_written_through() {
     net(&["push", "m/used", "-n", "@turned"]).well();
     assert_eq!(net(&["show", "m/used"]).well(), "rot13\n");
     net(&["pop", "m/used"]).well();
-    net(&["push", "m", "-n", "upper"]).failed(&["must be a regular file"]);
+    net(&["push", "m", "-n", "upper"]).failed(&["onto regular files alone"]);
     net(&["push", "/etc/passwd", "-n", "upper"]).failed(&["no file of a mounted volume"]);
     if is_root() {
         place.sh("chmod 644 used").well();

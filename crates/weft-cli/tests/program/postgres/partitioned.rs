@@ -105,7 +105,8 @@ fn a_daemon_that_no_packet_reaches_goes_on_in_time_or_gives_its_volume_to_anothe
     let alone = place.daemon();
     network.cut();
     let server = |arguments: &[&str]| network.weft(&place, &network.server, arguments);
-    server(&["mount", "--wait", "100", "--log", "log2", url, "m2"]).well();
+    let said = server(&["mount", "--wait", "100", "--log", "log2", url, "m2"]);
+    assert!(said.code == 0 && said.err.contains("waiting for process"), "{said:?}");
     assert_numbered(&second.join("long"), writer.synced(synced));
     write_synced(&second.join("new"), b"new");
     network.heal();
