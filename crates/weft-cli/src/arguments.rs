@@ -67,10 +67,10 @@ pub enum Command {
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
     /// 'weft scrub' looks at one that is mounted. One in PostgreSQL may be mounted while it is
-    /// checked, but not while it is repaired. Exit code 0: the volume is whole. 1: damage was found, repaired or not. 2: the check could
-    /// not be made. With --salvage: 0: all was brought. 1: something is missing, or nothing proves
-    /// all of it. 2: nothing was brought. 129, 130 or 143: a signal ended it, and what was made is
-    /// removed.
+    /// checked, but not while it is repaired. Exit code 0: the volume is whole. 1: damage was
+    /// found, repaired or not. 2: the check could not be made. With --salvage: 0: all was brought.
+    /// 1: something is missing, or nothing proves all of it. 2: nothing was brought. 129, 130 or
+    /// 143: a signal ended it, and what was made is removed.
     #[command(after_long_help = examples::CHECK)]
     Check(Check),
     /// Read all of a volume, mounted or not, and verify it
@@ -245,8 +245,8 @@ pub enum Command {
     ///
     /// A link is made of what the names stand for then; defining one anew changes no link. Works in
     /// a mounted volume, and in one that is not. What is pushed stands between a file and those who
-    /// use it until it is popped, or the volume is unmounted. Exit code 0: done. 1: it could not be.
-    /// 2: the network or the usage is wrong.
+    /// use it until it is popped, or the volume is unmounted. Exit code 0: done. 1: it could not
+    /// be. 2: the network or the usage is wrong.
     #[command(subcommand, after_long_help = examples::NET)]
     Net(Net),
     /// List the stages that networks are made of, or tell exactly what one does

@@ -1,8 +1,8 @@
 //! Write-back: turns what changed in memory into one batch at a time.
 //!
-//! A commit takes what changed under the lock (rows copied, dirty pieces frozen), builds the batch and
-//! applies it without the lock, then notes under the lock what is clean. Commits run one at a time.
-//! If one fails, all that it held counts as changed again, and nothing is lost. Lock order:
+//! A commit takes what changed under the lock (rows copied, dirty pieces frozen), builds the batch
+//! and applies it without the lock, then notes under the lock what is clean. Commits run one at a
+//! time. If one fails, all that it held counts as changed again, and nothing is lost. Lock order:
 //! commit, log, state.
 
 mod build;

@@ -92,8 +92,8 @@ fn permissions(location: &Location, repair: Repair) -> Vec<Finding> {
 /// Verdict on a volume without damage in anything but its content, which was not read.
 const CLEAN_UNREAD: &str = "clean; content was not read, which 'weft check --read-data VOLUME' does";
 
-/// Returns the last lines on `findings`, all of which are unrepaired damage, of a volume that may be
-/// mounted.
+/// Returns the last lines on `findings`, all of which are unrepaired damage, of a volume that may
+/// be mounted.
 pub(super) fn verdict_unchanged(findings: &[Finding], mounted: Option<&Path>) -> String {
     verdict(places(findings).max(1), 0, false, &advice(findings, mounted))
 }

@@ -46,8 +46,8 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Has the mount at `directory` commit, so that the scrub reads what programs wrote. Damage may keep
-/// it from that.
+/// Has the mount at `directory` commit, so that the scrub reads what programs wrote. Damage may
+/// keep it from that.
 fn commit(directory: &Path) {
     let committed = directory.canonicalize().map_err(Into::into).and_then(|root| sync::commit(&root));
     if let Err(error) = committed {

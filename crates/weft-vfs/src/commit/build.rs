@@ -30,9 +30,9 @@ type Built = Result<Vec<Option<NewBlock>>>;
 type Bases = FxHashMap<BlockId, Option<Block>>;
 
 impl Vfs {
-    /// Stores the blocks of a pending commit, and adds the extents that name them to its batch. What
-    /// was written over a damaged block stays dirty: the rest of the volume must not wait for it.
-    /// Tells where the blocks lie.
+    /// Stores the blocks of a pending commit, and adds the extents that name them to its batch.
+    /// What was written over a damaged block stays dirty: the rest of the volume must not wait for
+    /// it. Tells where the blocks lie.
     pub(super) fn store_blocks(
         &self,
         pending: &mut PendingCommit,

@@ -183,9 +183,9 @@ enum Step {
 }
 
 impl State {
-    /// Returns the index behind the data that was found to reach from `index` on without a hole; the
-    /// index itself if nothing is known of it. The kernel locks a file while somebody seeks in it:
-    /// who asks again and again keeps others waiting no longer than once.
+    /// Returns the index behind the data that was found to reach from `index` on without a hole;
+    /// the index itself if nothing is known of it. The kernel locks a file while somebody seeks in
+    /// it: who asks again and again keeps others waiting no longer than once.
     fn behind_data(&mut self, ino: Ino, index: u64) -> u64 {
         let Some(inode) = self.tree.inodes.get(&ino) else { return index };
         match inode.data.as_ref().and_then(|data| data.without_hole.as_ref()) {

@@ -3,8 +3,8 @@
 //! Of a whole log, or a torn one, the frames count that SQLite would take. Where a log is damaged,
 //! frames behind the damage that are whole and of the same life of the log are taken as well, if it
 //! is known of each damaged one which page it held: of that page rows whose sums hold are left,
-//! unless a later frame has it. Where it is not known, an older version of that page would pass for the newest one, so
-//! that only the frames before the damage count.
+//! unless a later frame has it. Where it is not known, an older version of that page would pass for
+//! the newest one, so that only the frames before the damage count.
 //!
 //! A commit writes its pages in the order of their numbers, the volume's row among them. That tells
 //! the page of a frame whose number is damaged, if only one is left for it.
