@@ -273,7 +273,7 @@ pub enum Command {
     },
 }
 
-/// Of whom something is permitted.
+/// Users to whom something is permitted.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Whose {
     /// Nobody's
@@ -295,7 +295,7 @@ pub enum LinkOwners {
     Everybody,
 }
 
-/// Where blocks lie.
+/// Home of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Blocks {
     /// In append-only files beside the database: the volume is a directory
@@ -378,7 +378,7 @@ pub struct Init {
     /// The volume to make: nothing, or an empty directory, may be there; or
     /// postgres://[USER@][HOST][:PORT]/DATABASE[?schema=NAME]
     pub volume: PathBuf,
-    /// Where blocks lie [default: segments, or the database for a volume in PostgreSQL]
+    /// Home of blocks [default: segments, or the database for a volume in PostgreSQL]
     #[arg(long, value_enum)]
     pub blocks: Option<Blocks>,
     /// Tables that blocks lie in, in PostgreSQL: single, per-file, or hybrid[=SIZE]
@@ -476,7 +476,7 @@ pub struct Mount {
     pub log: Option<PathBuf>,
 }
 
-/// How a volume is opened by a daemon.
+/// Options by which a daemon opens a volume.
 #[derive(Args)]
 pub struct Open {
     /// Refuse every change
@@ -568,7 +568,7 @@ pub struct Open {
 
 #[derive(Args)]
 pub struct Umount {
-    /// Where it is mounted
+    /// The directory where it is mounted
     pub directory: PathBuf,
     /// Unmount even if it is in use; it goes when the last user does
     #[arg(short, long)]

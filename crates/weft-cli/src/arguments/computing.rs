@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Link {
-    /// What is read, one or several, and last the link to be made; with --show a link
+    /// Targets to read, one or several, and last the link to be made; with --show a link
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...
     #[arg(short, long, visible_alias = "read", required_unless_present_any = ["show", "members", "trust"])]
     pub network: Option<String>,
-    /// What is done to bytes that are written through it, instead of what undoes each stage
+    /// Network for bytes that are written through it, instead of what undoes each stage
     #[arg(long, value_name = "NETWORK", conflicts_with_all = ["show", "members"])]
     pub write: Option<String>,
     /// Make a view of a directory instead: whatever is in it is seen transformed, at any depth, as
@@ -31,7 +31,7 @@ pub struct Link {
     /// others are as they are
     #[arg(long, requires = "dir", conflicts_with = "members", value_name = "REGEX")]
     pub only: Option<String>,
-    /// Whether what it gives is kept, so that it is computed once
+    /// Keep what it gives, so that it is computed once
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub memo: OnOff,
     /// Leave its length open, 0 for whoever asks, until somebody has read it to its end, if nothing
@@ -66,7 +66,7 @@ pub struct Link {
     pub svg: bool,
 }
 
-/// Whether something is done.
+/// A switch.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnOff {
     /// It is
@@ -83,7 +83,7 @@ pub struct Run {
     /// The volume whose named networks it may use, as '@name', or a path in one that is mounted
     #[arg(long, value_name = "VOLUME")]
     pub of: Option<OsString>,
-    /// What undoes the network instead, if all of its stages can be undone
+    /// The inverse of the network instead, if all of its stages can be undone
     #[arg(long)]
     pub inverse: bool,
     /// Run each stage by itself, also neighbours that change bytes one by one, which otherwise are
@@ -176,7 +176,7 @@ pub struct OpenFile {
     /// The file, for everybody
     #[arg(required_unless_present = "fd")]
     pub path: Option<PathBuf>,
-    /// What is open as this number, alone: as of a shell that has run 'exec 3<file'
+    /// The file that is open as this number, alone: as of a shell that has run 'exec 3<file'
     #[arg(long, value_name = "NUMBER", conflicts_with = "path")]
     pub fd: Option<i32>,
     /// With --fd: in this process

@@ -53,7 +53,7 @@ pub struct Convert {
     pub volume: PathBuf,
     /// The volume to make of one in files
     pub new: Option<PathBuf>,
-    /// Where the new one's blocks lie
+    /// Home of the new one's blocks
     #[arg(long, value_enum, requires = "new")]
     pub blocks: Option<Blocks>,
     /// Tables that the blocks of a volume in PostgreSQL are to lie in: single, per-file, or

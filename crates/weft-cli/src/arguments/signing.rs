@@ -29,9 +29,9 @@ pub struct Log {
 
 #[derive(Args)]
 pub struct Keygen {
-    /// Where to write the secret key
+    /// File to write the secret key to
     pub secret: PathBuf,
-    /// Where to write the public key
+    /// File to write the public key to
     pub public: PathBuf,
     /// Do not ask for a password to protect the secret key with
     #[arg(long)]
@@ -45,14 +45,14 @@ pub struct Sign {
     /// The secret key, of 'weft keygen' or minisign
     #[arg(short, long, value_name = "FILE")]
     pub key: PathBuf,
-    /// Where to write what is signed
+    /// File to write what is signed to
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
 }
 
 #[derive(Args)]
 pub struct Verify {
-    /// What was signed
+    /// File of what was signed
     pub attestation: PathBuf,
     /// The public key
     #[arg(short, long, value_name = "FILE")]
