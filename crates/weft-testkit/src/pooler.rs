@@ -17,6 +17,10 @@ const SOCKET: &str = ".s.PGSQL.5432";
 /// of a transaction (PostgreSQL documentation, "Message Formats").
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
+/// ErrorResponse (XX000, internal error), as of a catalog that changes while it is read, and
+/// ReadyForQuery.
+const FAILURE: &[u8] = b"E\0\0\0\x26SERROR\0VERROR\0CXX000\0Mgone since\0\0Z\0\0\0\x05I";
+
 /// A pooler with a socket of its own.
 pub struct Pooler {
     directory: tempfile::TempDir,
@@ -26,6 +30,8 @@ pub struct Pooler {
 struct Pool {
     free: Mutex<VecDeque<UnixStream>>,
     changed: Condvar,
+    /// True if the first query of each client fails.
+    fails_first: bool,
 }
 
 impl Pooler {
@@ -34,11 +40,24 @@ impl Pooler {
     /// # Panics
     /// If the server lets nobody in.
     pub fn new(cluster: &Cluster, sessions: usize) -> Pooler {
+        Pooler::begin(cluster, sessions, false)
+    }
+
+    /// Puts a pooler in front of `cluster`, with so many `sessions`, which fails the first query of
+    /// each client.
+    ///
+    /// # Panics
+    /// If the server lets nobody in.
+    pub fn failing_first(cluster: &Cluster, sessions: usize) -> Pooler {
+        Pooler::begin(cluster, sessions, true)
+    }
+
+    fn begin(cluster: &Cluster, sessions: usize, fails_first: bool) -> Pooler {
         let directory = tempfile::tempdir().expect("a directory");
         let listener = UnixListener::bind(directory.path().join(SOCKET)).expect("bound");
         let server = cluster.socket().join(SOCKET);
         let free = (0..sessions).map(|_| session(server.clone()).expect("a session")).collect();
-        let pool = Arc::new(Pool { free: Mutex::new(free), changed: Condvar::new() });
+        let pool = Arc::new(Pool { free: Mutex::new(free), changed: Condvar::new(), fails_first });
         // It ends with the program, which ends with the tests.
         thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
@@ -87,6 +106,7 @@ fn serve(mut client: UnixStream, pool: &Pool) -> Result<()> {
     message(&mut client, false)?;
     client.write_all(WELCOME)?;
     let mut held = None;
+    let mut is_failing = pool.fails_first;
     loop {
         // Up to where the server is asked to answer.
         let mut asked = Vec::new();
@@ -100,6 +120,10 @@ fn serve(mut client: UnixStream, pool: &Pool) -> Result<()> {
         }
         if asked[0] == b'X' {
             return Ok(());
+        }
+        if std::mem::take(&mut is_failing) {
+            client.write_all(FAILURE)?;
+            continue;
         }
         let mut server = held.take().unwrap_or_else(|| pool.take());
         server.write_all(&asked)?;

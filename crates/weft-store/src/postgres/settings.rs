@@ -74,25 +74,39 @@ pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option
          THEN 'remote_apply' ELSE 'on' END, false)"
     };
     let mark = new_mark();
+    let marked = format!("SELECT set_config('weft.session', '{mark}', false)");
     let all = format!(
         "{basics}; SELECT set_config(d.name, d.value, false) FROM pg_catalog.pg_settings s \
          JOIN (VALUES {}) AS d (name, value) ON d.name = lower(s.name); \
-         SELECT set_config('weft.session', '{mark}', false){synchronous}",
+         {marked}{synchronous}",
         settings.join(", ")
     );
     let (refusal, look) = (trust::refusal(address), format!("SET search_path TO {}", address.schema));
-    match connection.run(CONNECT, &format!("{all}; {refusal}; {look}")) {
-        Ok(()) => connection.mark = Some(mark),
-        Err(error) if trust::is_refusal(&error) => return Err(trust::why(connection, address)),
-        Err(error) if connection.is_closed() => return Err(error),
-        // Another engine has no such settings, and other ones for it, or no such catalogs.
-        Err(_) if !trust::is_postgres(connection)? => connection.run(CONNECT, &format!("{basics}; {look}"))?,
-        Err(_) => match connection.run(CONNECT, &format!("{basics}; {refusal}; {look}")) {
-            Err(error) if trust::is_refusal(&error) => return Err(trust::why(connection, address)),
-            looked => looked?,
-        },
+    let whole = format!("{all}; {refusal}; {look}");
+    let mut begun = connection.run(CONNECT, &whole);
+    if is_unclear(&begun, connection) {
+        if !trust::is_postgres(connection)? {
+            // Another engine has no such settings, and other ones for it, or no such catalogs.
+            return connection.run(CONNECT, &format!("{basics}; {look}"));
+        }
+        // Catalogs that others change meanwhile, as they drop a schema, are an error at times.
+        begun = connection.run(CONNECT, &whole);
     }
-    Ok(())
+    if is_unclear(&begun, connection) {
+        begun = connection.run(CONNECT, &format!("{basics}; {marked}; {refusal}; {look}"));
+    }
+    match begun {
+        Err(error) if trust::is_refusal(&error) => Err(trust::why(connection, address)),
+        begun => {
+            connection.mark = begun.is_ok().then_some(mark);
+            begun
+        }
+    }
+}
+
+/// True if a session did not begin, for a reason that says nothing of the volume.
+fn is_unclear(begun: &Result<()>, connection: &Connection) -> bool {
+    begun.as_ref().is_err_and(|error| !trust::is_refusal(error) && !connection.is_closed())
 }
 
 /// Returns a mark that no other session has, of this process or another.

@@ -148,9 +148,12 @@ pub(super) fn is_refusal(error: &Error) -> bool {
 
 /// True if the server is PostgreSQL, or made of it: others may not answer [`refusal`].
 pub(super) fn is_postgres(connection: &mut Connection) -> Result<bool> {
-    let version = "SELECT pg_catalog.version()::text";
-    let rows = connection.query(WHAT, version, Vec::new())?;
-    rows.first().map_or(Ok(false), |row| Ok(get::<String>(row, 0)?.starts_with("PostgreSQL ")))
+    // Not prepared: behind a pooler the next statement may have another session.
+    let probe = "SELECT 1 / (pg_catalog.version() LIKE 'PostgreSQL %')::int";
+    match connection.run(WHAT, probe) {
+        Err(error) if is_refusal(&error) => Ok(false),
+        probed => probed.map(|()| true),
+    }
 }
 
 /// Returns the reason that [`refusal`] failed.

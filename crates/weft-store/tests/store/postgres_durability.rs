@@ -331,8 +331,9 @@ fn a_pooler_that_changes_sessions_between_transactions_is_refused() {
     let cluster = Cluster::shared();
     let url = cluster.url();
     create(&Address::parse(&url).expect("an address"));
-    for sessions in 1..=3 {
-        let pooler = Pooler::new(cluster, sessions);
+    let begins: [fn(&Cluster, usize) -> Pooler; 2] = [Pooler::new, Pooler::failing_first];
+    for (begin, sessions) in begins.into_iter().flat_map(|begin| (1..=3).map(move |sessions| (begin, sessions))) {
+        let pooler = begin(cluster, sessions);
         let error = postgres::open(&pooler.address(&url), OpenOptions::default()).err().expect("refused");
         assert_eq!(error.kind(), ErrorKind::Unusable, "{error}");
         assert!(error.to_string().contains("pool_mode"), "{error}");
