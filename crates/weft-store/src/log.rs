@@ -29,6 +29,7 @@ use crate::error::Result;
 use crate::postgres::{IntentSync, Intents};
 use crate::row::{CommitNo, OpNo};
 use crate::store::Header;
+use weft_block::Rope;
 
 /// Operations made durable by one append.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,7 +210,7 @@ impl OperationLog {
         match self {
             OperationLog::File(log) if !log.is_left() => {
                 let sync = log.syncer()?;
-                log.carry(batch.commit, batch.counters.op, &bytes)?;
+                log.carry(batch.commit, batch.counters.op, bytes)?;
                 sync.sync()?;
                 log.keep(sync);
                 Ok(true)
@@ -260,7 +261,7 @@ impl OperationLog {
     }
 
     /// Appends operations `first` to `last`.
-    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &[u8]) -> Result<()> {
+    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &Rope) -> Result<()> {
         match self {
             OperationLog::File(log) => log.append(first, last, bytes),
             OperationLog::Rows(log) => {

@@ -82,9 +82,11 @@ fn allocate_mode() -> impl Strategy<Value = AllocateMode> {
 }
 
 fn write(len_max: usize) -> impl Strategy<Value = Operation> {
-    (0usize..8, offset(), 1..len_max, any::<u8>(), any::<bool>()).prop_map(
-        |(file, offset, len, byte, kill_privileges)| Operation::Write { file, offset, len, byte, kill_privileges },
-    )
+    // Long ones are kept as they come, shared with the journal.
+    let len = prop_oneof![6 => 1..len_max, 1 => (16usize << 10)..(40 << 10)];
+    (0usize..8, offset(), len, any::<u8>(), any::<bool>()).prop_map(|(file, offset, len, byte, kill_privileges)| {
+        Operation::Write { file, offset, len, byte, kill_privileges }
+    })
 }
 
 fn operation() -> impl Strategy<Value = Operation> {

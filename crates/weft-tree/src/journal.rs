@@ -2,9 +2,11 @@
 //!
 //! Bounded: when too many bytes gather, the journal gives up until the next commit, and a sync must
 //! then commit. Two arenas: `previous` holds the operations of the commit in flight, `current`
-//! those after.
+//! those after. Sealed slices are shared with the log's writer, and with the pieces of files that
+//! large writes made: neither a write nor a sync copies them here.
 
 use crate::mutation::{Mutation, encode};
+use weft_block::{Rope, Slice};
 
 /// Most bytes one arena holds.
 pub const ARENA_BYTES_MAX: usize = 3 << 20;
@@ -14,17 +16,48 @@ const SHORT_BYTES: usize = 128 << 10;
 
 #[derive(Debug, Default)]
 struct Arena {
-    bytes: Vec<u8>,
+    /// Operations that take no more bytes, and are shared with whoever writes them to the log.
+    sealed: Vec<Slice>,
+    /// Those after, which are few bytes each.
+    open: Vec<u8>,
+    /// Bytes of all.
+    len: usize,
     /// True if operations are missing here.
     incomplete: bool,
+}
+
+impl Arena {
+    fn push(&mut self, mutation: &Mutation<'_>) {
+        let before = self.open.len();
+        let shared = put_head(mutation, &mut self.open);
+        self.len += self.open.len() - before;
+        if let Some(rope) = shared {
+            self.seal();
+            self.sealed.extend_from_slice(rope.slices());
+            self.len += rope.len();
+        }
+    }
+
+    fn seal(&mut self) {
+        if !self.open.is_empty() {
+            self.sealed.push(Slice::from(std::mem::take(&mut self.open)));
+        }
+    }
+
+    /// Forgets the first so many slices.
+    fn forget(&mut self, slices: usize) {
+        // Too many pushes may have emptied it meanwhile.
+        let forgotten = self.sealed.drain(..slices.min(self.sealed.len()));
+        self.len -= forgotten.map(|slice| slice.len()).sum::<usize>();
+    }
 }
 
 /// Operations to be logged.
 #[derive(Debug)]
 pub struct Unlogged {
     /// Encoded.
-    pub bytes: Vec<u8>,
-    of_current: usize,
+    pub bytes: Rope,
+    slices_of_current: usize,
 }
 
 /// The journal.
@@ -42,17 +75,17 @@ impl Journal {
             return;
         }
         let data_bytes = if let Mutation::Write { data, .. } = mutation { data.len() } else { 0 };
-        if arena.bytes.len() + data_bytes > ARENA_BYTES_MAX {
+        if arena.len + data_bytes > ARENA_BYTES_MAX {
             *arena = Arena { incomplete: true, ..Arena::default() };
             return;
         }
-        put(mutation, &mut arena.bytes);
+        arena.push(mutation);
     }
 
     /// Bytes not yet in the log; none if some are missing.
     pub(crate) fn unlogged_bytes(&self) -> Option<usize> {
         let whole = !self.previous.incomplete && !self.current.incomplete;
-        whole.then(|| self.previous.bytes.len() + self.current.bytes.len())
+        whole.then(|| self.previous.len + self.current.len)
     }
 
     /// True if the log lacks no more than one short append would add.
@@ -60,19 +93,22 @@ impl Journal {
         self.unlogged_bytes().is_some_and(|bytes| bytes <= SHORT_BYTES)
     }
 
-    /// The encoded operations not yet in the log; none if some are missing.
-    pub fn unlogged(&self) -> Option<Unlogged> {
-        let (old, new) = (&self.previous.bytes, &self.current.bytes);
-        self.unlogged_bytes().map(|_| Unlogged { bytes: [&old[..], new].concat(), of_current: new.len() })
+    /// The encoded operations not yet in the log, none of whose bytes are copied for that; none if
+    /// some are missing.
+    pub fn unlogged(&mut self) -> Option<Unlogged> {
+        self.unlogged_bytes()?;
+        self.previous.seal();
+        self.current.seal();
+        let mut bytes = Rope::new();
+        self.previous.sealed.iter().chain(&self.current.sealed).for_each(|slice| bytes.push(slice.clone()));
+        Some(Unlogged { bytes, slices_of_current: self.current.sealed.len() })
     }
 
     /// All that `unlogged` gave is in the log. Since then the commit in flight may have ended, and
     /// operations may have been pushed, but no commit has begun.
     pub fn mark_logged(&mut self, unlogged: &Unlogged) {
-        self.previous.bytes.clear();
-        // Too many pushes since may have emptied it.
-        let logged = unlogged.of_current.min(self.current.bytes.len());
-        self.current.bytes.drain(..logged);
+        self.previous.forget(usize::MAX);
+        self.current.forget(unlogged.slices_of_current);
     }
 
     /// A commit of all operations so far begins.
@@ -80,16 +116,15 @@ impl Journal {
         let mut current = std::mem::take(&mut self.current);
         let previous = &mut self.previous;
         // The last commit may have failed: its operations are still here, before those since.
-        previous.incomplete |= current.incomplete || previous.bytes.len() + current.bytes.len() > 2 * ARENA_BYTES_MAX;
+        previous.incomplete |= current.incomplete || previous.len + current.len > 2 * ARENA_BYTES_MAX;
         if previous.incomplete {
             *previous = Arena { incomplete: true, ..Arena::default() };
             return;
         }
-        if previous.bytes.is_empty() {
-            std::mem::swap(&mut previous.bytes, &mut current.bytes);
-        } else {
-            previous.bytes.extend_from_slice(&current.bytes);
-        }
+        previous.seal();
+        current.seal();
+        previous.sealed.append(&mut current.sealed);
+        previous.len += current.len;
     }
 
     /// The commit succeeded.
@@ -100,11 +135,19 @@ impl Journal {
 
 /// Appends an operation as records of the log hold them.
 pub fn put(mutation: &Mutation<'_>, bytes: &mut Vec<u8>) {
+    let shared = put_head(mutation, bytes);
+    shared.into_iter().flat_map(Rope::slices).for_each(|slice| bytes.extend_from_slice(slice));
+}
+
+/// As [`put`], but for bytes that are not copied: they belong behind the rest.
+fn put_head<'a>(mutation: &Mutation<'a>, bytes: &mut Vec<u8>) -> Option<&'a Rope> {
     let at = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
-    encode(mutation, bytes);
-    let len = u32::try_from(bytes.len() - at - 4).expect("an arena is far below 4 GiB");
+    let shared = encode(mutation, bytes);
+    let len = bytes.len() - at - 4 + shared.map_or(0, Rope::len);
+    let len = u32::try_from(len).expect("an arena is far below 4 GiB");
     bytes[at..at + 4].copy_from_slice(&len.to_le_bytes());
+    shared
 }
 
 /// The operations in a log record, each still encoded; stops at the first that is cut.
@@ -120,21 +163,15 @@ pub fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::borrow::Cow;
+    use crate::mutation::{Data, Lost, decode};
     use weft_store::{Ino, Timestamp};
 
     fn write(len: usize) -> Mutation<'static> {
-        Mutation::Write {
-            ino: Ino(2),
-            offset: 0,
-            data: Cow::Owned(vec![1; len]),
-            lost: crate::mutation::Lost::default(),
-            time: Timestamp(0),
-        }
+        Mutation::Write { ino: Ino(2), offset: 0, data: vec![1; len].into(), lost: Lost::default(), time: Timestamp(0) }
     }
 
-    fn count(journal: &Journal) -> Option<usize> {
-        journal.unlogged().map(|unlogged| split(&unlogged.bytes).count())
+    fn count(journal: &mut Journal) -> Option<usize> {
+        journal.unlogged().map(|unlogged| split(&unlogged.bytes.to_vec()).count())
     }
 
     #[test]
@@ -143,9 +180,9 @@ mod tests {
         journal.push(&write(10));
         journal.rotate();
         journal.push(&write(10));
-        assert_eq!(count(&journal), Some(2));
+        assert_eq!(count(&mut journal), Some(2));
         journal.committed();
-        assert_eq!(count(&journal), Some(1));
+        assert_eq!(count(&mut journal), Some(1));
     }
 
     #[test]
@@ -156,10 +193,37 @@ mod tests {
         journal.mark_logged(&unlogged);
         journal.rotate();
         journal.push(&write(20));
-        assert_eq!(count(&journal), Some(1));
+        assert_eq!(count(&mut journal), Some(1));
         journal.rotate();
         journal.push(&write(30));
-        assert_eq!(count(&journal), Some(2));
+        assert_eq!(count(&mut journal), Some(2));
+    }
+
+    #[test]
+    fn what_is_shared_is_logged_without_being_copied() {
+        let bytes = vec![7; 100_000];
+        let rope = Data::shared_copy(5, &bytes, 65536).expect("many");
+        let shared = Mutation::Write {
+            ino: Ino(2),
+            offset: 5,
+            data: Data::of(Some(&rope), &bytes),
+            lost: Lost::default(),
+            time: Timestamp(0),
+        };
+        let mut journal = Journal::default();
+        [&write(10), &shared, &write(20)].into_iter().for_each(|mutation| journal.push(mutation));
+        let unlogged = journal.unlogged().expect("whole");
+        let slices = unlogged.bytes.slices();
+        assert!(rope.slices().iter().all(|own| slices.iter().any(|slice| slice.as_ptr() == own.as_ptr())));
+        let logged = unlogged.bytes.to_vec();
+        let lens = split(&logged).map(|mut bytes| match decode(&mut bytes) {
+            Some(Mutation::Write { data, .. }) => data.len(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(lens.collect::<Vec<_>>(), [10, 100_000, 20]);
+        let mut put_together = Vec::new();
+        put(&shared, &mut put_together);
+        assert!(logged.windows(put_together.len()).any(|window| window == put_together));
     }
 
     #[test]
@@ -172,7 +236,7 @@ mod tests {
         journal.committed();
         journal.push(&write(20));
         journal.mark_logged(&unlogged);
-        assert_eq!(count(&journal), Some(1));
+        assert_eq!(count(&mut journal), Some(1));
     }
 
     #[test]
@@ -180,11 +244,11 @@ mod tests {
         let mut journal = Journal::default();
         journal.push(&write(ARENA_BYTES_MAX));
         journal.push(&write(1));
-        assert_eq!(count(&journal), None);
+        assert_eq!(count(&mut journal), None);
         journal.rotate();
-        assert_eq!(count(&journal), None);
+        assert_eq!(count(&mut journal), None);
         journal.committed();
-        assert_eq!(count(&journal), Some(0));
+        assert_eq!(count(&mut journal), Some(0));
     }
 
     #[test]
@@ -193,9 +257,9 @@ mod tests {
         for _ in 0..10 {
             journal.push(&write(ARENA_BYTES_MAX / 2));
             let unlogged = journal.unlogged().expect("whole");
-            assert_eq!(split(&unlogged.bytes).count(), 1);
+            assert_eq!(split(&unlogged.bytes.to_vec()).count(), 1);
             journal.mark_logged(&unlogged);
         }
-        assert_eq!(count(&journal), Some(0));
+        assert_eq!(count(&mut journal), Some(0));
     }
 }

@@ -38,7 +38,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use inode::{Added, Attached, Changed, Directory, Inode, LISTED_MAX, Xattrs};
 pub use inodes::{FIRST_VIRTUAL, Inodes, is_virtual};
 pub use journal::Journal;
-pub use mutation::{Lost, Mutation, NewInode, Replacement, SetRow, decode, encode};
+pub use mutation::{Data, Lost, Mutation, NewInode, Replacement, SetRow, decode, encode};
 pub use names::{Entry, NameKey, NameSlot};
 pub use pending_commit::{Job, PendingCommit};
 pub use permission::{Access, Rights};

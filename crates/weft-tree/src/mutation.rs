@@ -7,8 +7,10 @@
 #![expect(missing_docs, reason = "fields are named for what they are, and variants say the rest")]
 
 mod codec;
+mod data;
 
 pub use codec::{decode, encode};
+pub use data::Data;
 
 use std::borrow::Cow;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
@@ -36,7 +38,7 @@ pub enum Mutation<'a> {
     /// Attributes set.
     Attributes { ino: Ino, set: SetRow<'a>, time: Timestamp },
     /// Bytes written.
-    Write { ino: Ino, offset: u64, data: Cow<'a, [u8]>, lost: Lost, time: Timestamp },
+    Write { ino: Ino, offset: u64, data: Data<'a>, lost: Lost, time: Timestamp },
     /// A range made zero: a hole where whole blocks lie in it. Then the size set, if given.
     Zero { ino: Ino, offset: u64, len: u64, size: u64, lost: Lost, time: Timestamp },
     /// `count` whole blocks of one file shared into another. Then the target's size set.

@@ -374,7 +374,6 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, pend
 mod tests {
     use super::*;
     use crate::mutation::{Lost, Mutation, NewInode, SetRow};
-    use std::borrow::Cow;
     use weft_store::memory::MemoryStore;
     use weft_store::{Cookie, InodeRow, Kind, Place, RowStore, Timestamp, VolumeOptions};
 
@@ -404,7 +403,7 @@ mod tests {
     }
 
     fn write(tree: &mut Tree, len: usize) {
-        let data = Cow::Owned(vec![1; len]);
+        let data = vec![1; len].into();
         let mutation = Mutation::Write { ino: FILE, offset: 0, data, lost: Lost::default(), time: Timestamp(0) };
         tree.perform(&mutation).expect("written");
     }

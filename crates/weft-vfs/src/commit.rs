@@ -173,7 +173,7 @@ impl Vfs {
     /// durable if it is not yet. None if a commit must do instead.
     fn append(&self, log: &mut Log, target: OpNo) -> Option<(OpNo, Option<LogSync>)> {
         let (first, last, unlogged) = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             if state.durable >= target {
                 return Some((state.durable, None));
             }

@@ -13,7 +13,7 @@ pub fn mutation(bytes: &[u8]) {
         let Some(mutation) = decode(&mut rest) else { break };
         assert!(rest.len() < before, "a decoded operation takes bytes");
         let mut encoded = Vec::new();
-        encode(&mutation, &mut encoded);
+        assert!(encode(&mutation, &mut encoded).is_none(), "what is decoded is not shared");
         let mut again = encoded.as_slice();
         assert_eq!(decode(&mut again).as_ref(), Some(&mutation));
         assert!(again.is_empty(), "an encoded operation is no longer than it says");
@@ -28,7 +28,7 @@ pub fn record(mut bytes: &[u8], inodes: u64) -> Vec<u8> {
         fold(&mut mutation, inodes);
         journal.push(&mutation);
     }
-    journal.unlogged().map_or_else(Vec::new, |unlogged| unlogged.bytes)
+    journal.unlogged().map_or_else(Vec::new, |unlogged| unlogged.bytes.to_vec())
 }
 
 fn fold(mutation: &mut Mutation<'_>, inodes: u64) {

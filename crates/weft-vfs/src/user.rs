@@ -16,7 +16,7 @@ use crate::volume::Vfs;
 use weft_block::Rope;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 use weft_tree::{
-    Access, Attributes, Caller, Credentials, DirEntry, ErrorKind, FileId, Holds, MakeNode, ROW_BYTES, Reach,
+    Access, Attributes, Caller, Credentials, Data, DirEntry, ErrorKind, FileId, Holds, MakeNode, ROW_BYTES, Reach,
     RenameMode, Result, Rights, SetAttributes, Stop, Writer,
 };
 
@@ -270,13 +270,14 @@ impl User<'_> {
         let _asking = self.asks();
         let time = self.vfs.now();
         let mut writer = Writer::Stranger;
+        let shared = Data::shared_copy(offset, data, self.vfs.block_size);
         let changed = self.change(file, |state, ino| {
             if state.tree.inode(ino)?.row.kind != Kind::Transformation {
                 state.tree.file(ino)?;
             }
             state.permit_opened(self.who, ino, Access::WRITE)?;
             writer = state.writer(self.who, ino)?;
-            state.write(ino, offset, data, writer, time).map(|_| ())
+            state.write(ino, offset, Data::of(shared.as_ref(), data), writer, time).map(|_| ())
         });
         let changed = match changed {
             Err(Refusal::Opaque) => {

@@ -23,7 +23,7 @@ pub fn run(bytes: &[u8]) {
         return;
     }
     let next = header.counters.op.next();
-    log.append(next, next, &record).expect("appended");
+    log.append(next, next, &record.into()).expect("appended");
     let log = IntentLog::open(&path, 256 << 10).expect("opens");
     if let Ok(vfs) = mount(store, Some(log)) {
         look_at_all(&vfs);

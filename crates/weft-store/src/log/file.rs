@@ -1,7 +1,7 @@
 //! The log of one mounted volume in a file.
 
 use super::judge::{Found, judge, missing, needs_log};
-use super::scan::{HEAD_BYTES, Head, Kind, sectors};
+use super::scan::{Head, Kind, sectors};
 use super::sector::{NUMBER_MAX, ROOM, SECTOR, Stamp, VolumeId};
 use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
 use super::{Record, epoch_without_log};
@@ -18,6 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use weft_block::Rope;
 
 /// Decides about a volume whose log lacks what it should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -422,51 +423,68 @@ impl IntentLog {
     }
 
     /// Appends `bytes`, the operations `first..=last`; a [`Sync`] then makes them durable.
-    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &[u8]) -> Result<()> {
+    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &Rope) -> Result<()> {
         self.put(Kind::Operations, (first, last), self.commit, bytes)
     }
 
     /// Appends the bytes that commit `commit`, whose last operation is `op`, will lack.
-    pub fn carry(&mut self, commit: CommitNo, op: OpNo, bytes: &[u8]) -> Result<()> {
+    pub fn carry(&mut self, commit: CommitNo, op: OpNo, bytes: Vec<u8>) -> Result<()> {
         if !self.fits(bytes.len()) {
             let what = "the intent log has no room for what was written over damaged blocks";
             return Err(Error::Corrupt(what.into()));
         }
-        self.put(Kind::Carried, (op, op), commit, bytes)?;
+        self.put(Kind::Carried, (op, op), commit, &Rope::from(bytes))?;
         self.carried = self.progress.appended.load(Ordering::Acquire);
         Ok(())
     }
 
-    fn put(&mut self, kind: Kind, (first, last): (OpNo, OpNo), commit: CommitNo, bytes: &[u8]) -> Result<()> {
+    fn put(&mut self, kind: Kind, (first, last): (OpNo, OpNo), commit: CommitNo, bytes: &Rope) -> Result<()> {
         if !self.fits(bytes.len()) {
             return Err(Error::Bug("a record that does not fit the intent log".into()));
         }
         let synced = self.progress.synced.load(Ordering::Acquire);
-        let (carried, len, crc) = (self.carried, bytes.len() as u64, crc32c::crc32c(bytes));
+        let crc = bytes.slices().iter().fold(0, |crc, slice| crc32c::crc32c_append(crc, slice));
+        let (carried, len) = (self.carried, bytes.len() as u64);
         let head = Head { kind, first, last, commit, synced, carried, len, crc }.encode();
         let at = self.round * self.half_bytes + self.used;
         self.buffer.clear();
-        let (start, rest) = bytes.split_at(bytes.len().min(ROOM - HEAD_BYTES));
-        for (index, part) in std::iter::once(start).chain(rest.chunks(ROOM)).enumerate() {
-            let from = self.buffer.len();
-            if index == 0 {
-                self.buffer.extend_from_slice(&head);
-            }
-            self.buffer.extend_from_slice(part);
-            self.buffer.resize(from + SECTOR, 0);
-            let stamp = Stamp {
-                epoch: self.epoch,
-                position: at + from as u64,
-                index: u32::try_from(index).expect("a half has fewer sectors"),
-            };
-            stamp.seal(&self.id, &mut self.buffer[from..]);
-        }
+        self.fill(at, &head);
+        bytes.slices().iter().for_each(|slice| self.fill(at, slice));
+        self.seal(at);
         let place = HEADER_BYTES + self.round % 2 * self.half_bytes + self.used;
         let written = self.file.write_all_at(&self.buffer, place);
         written.map_err(|source| self.io("cannot append to", source))?;
         self.used += self.buffer.len() as u64;
         self.progress.appended.store(at + self.buffer.len() as u64, Ordering::Release);
         Ok(())
+    }
+
+    /// Adds `bytes` to the sectors of a record that begins at `at`.
+    fn fill(&mut self, at: u64, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let filled = self.buffer.len() % SECTOR;
+            if filled == ROOM {
+                self.seal(at);
+                continue;
+            }
+            let (now, later) = rest.split_at(rest.len().min(ROOM - filled));
+            self.buffer.extend_from_slice(now);
+            rest = later;
+        }
+    }
+
+    /// Ends the last sector of a record that begins at `at`.
+    fn seal(&mut self, at: u64) {
+        let index = self.buffer.len() / SECTOR;
+        let from = index * SECTOR;
+        self.buffer.resize(from + SECTOR, 0);
+        let stamp = Stamp {
+            epoch: self.epoch,
+            position: at + from as u64,
+            index: u32::try_from(index).expect("a half has fewer sectors"),
+        };
+        stamp.seal(&self.id, &mut self.buffer[from..]);
     }
 
     /// Returns a handle to sync by. It is to be given back with [`IntentLog::keep`], unless it

@@ -46,7 +46,9 @@ impl Place {
     }
 
     fn append(&mut self, op: u64, len: usize) {
-        self.log.append(OpNo(op), OpNo(op), &vec![u8::try_from(op % 251).expect("small"); len]).expect("appended");
+        self.log
+            .append(OpNo(op), OpNo(op), &vec![u8::try_from(op % 251).expect("small"); len].into())
+            .expect("appended");
     }
 
     fn sync(&mut self) {
@@ -82,9 +84,9 @@ fn refused(path: &Path, header: &Header, words: &str) {
 #[test]
 fn appended_records_read_back_in_order_from_both_halves() {
     let mut place = Place::new();
-    place.log.append(OpNo(1), OpNo(3), b"one").expect("appended");
+    place.log.append(OpNo(1), OpNo(3), &b"one".to_vec().into()).expect("appended");
     place.log.switch();
-    place.log.append(OpNo(4), OpNo(4), &[2; 5000]).expect("appended");
+    place.log.append(OpNo(4), OpNo(4), &[2; 5000].to_vec().into()).expect("appended");
     assert!(!place.log.is_half_full());
     assert_eq!(found(&place.path(), &first()), Ok(vec![1, 2, 3, 4]));
     assert_eq!(found(&place.path(), &header(EPOCH, 3, 3)), Ok(vec![4]), "the rest is committed");
@@ -113,7 +115,7 @@ fn a_full_half_takes_no_more() {
         op += 1;
     }
     assert!(place.log.is_half_full());
-    assert!(place.log.append(OpNo(op), OpNo(op), &[2; 1000]).is_err());
+    assert!(place.log.append(OpNo(op), OpNo(op), &[2; 1000].to_vec().into()).is_err());
     place.log.switch();
     place.append(op, 1000);
     assert_eq!(found(&place.path(), &first()), Ok((1..=op).collect()));
@@ -147,12 +149,12 @@ fn what_a_mount_found_stays_readable_until_its_first_commit() {
             let mut log = IntentLog::open(&place.path(), BYTES).expect("opens");
             log.check(&first()).expect("fits");
             log.prepare(EPOCH + 2, first().commit).expect("prepared");
-            log.carry(CommitNo(3), OpNo(6), b"over damage").expect("kept");
+            log.carry(CommitNo(3), OpNo(6), b"over damage".to_vec()).expect("kept");
             assert_eq!(found(&place.path(), &first()), Ok((1..=6).collect()));
         }
         let mut log = IntentLog::open(&place.path(), BYTES).expect("opens");
         log.check(&header(EPOCH + 2, 3, 6)).expect("its commit has happened");
-        assert_eq!(log.carried()[0].bytes, b"over damage");
+        assert_eq!(log.carried()[0].bytes, b"over damage".to_vec());
         log.check(&header(EPOCH + 2, 3, 7)).expect("another try of it, with more operations");
         assert!(log.carried().is_empty(), "what that lacks it would have kept anew");
     }
@@ -175,7 +177,7 @@ fn mounts_that_made_no_commit_leave_the_log_as_it_was_found() {
             last = epoch;
             log.prepare(epoch, first().commit).expect("prepared");
             if carries {
-                log.carry(CommitNo(3), OpNo(6), b"over damage").expect("kept");
+                log.carry(CommitNo(3), OpNo(6), b"over damage".to_vec()).expect("kept");
             }
             assert_eq!(found(&place.path(), &first()), Ok((1..=6).collect()));
         }
@@ -196,7 +198,7 @@ fn the_log_of_another_copy_of_the_volume_is_refused() {
         log.check(&first()).expect("fits");
         let epoch = log.next_epoch(EPOCH);
         log.start(&first(), epoch).expect("starts");
-        log.append(OpNo(1), OpNo(1), name.as_bytes()).expect("appended");
+        log.append(OpNo(1), OpNo(1), &name.as_bytes().to_vec().into()).expect("appended");
         (path, header(epoch, 2, 0))
     };
     let ((a, of_a), (b, of_b)) = (live("a"), live("b"));
@@ -398,7 +400,7 @@ fn a_log_that_was_cut_short_is_as_long_again_once_the_loss_is_accepted() {
         let kept = accepted(&place.path(), &first()).0;
         let mut log = IntentLog::open(&place.path(), BYTES).expect("opens").with(Loss::Accept);
         log.start(&first(), EPOCH + 2).expect("starts");
-        log.append(OpNo(9), OpNo(9), &[9; 100]).expect("appended");
+        log.append(OpNo(9), OpNo(9), &[9; 100].to_vec().into()).expect("appended");
         assert_eq!(place.bytes().len(), whole.len(), "cut at {cut}");
         assert_eq!(found(&place.path(), &header(EPOCH + 2, 2, 8)), Ok(vec![9]), "cut at {cut}");
         assert_eq!(kept, if cut == whole.len() - 1 { vec![1, 2, 3] } else { vec![1, 2] });

@@ -20,6 +20,7 @@ use crate::sums;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use weft_block::Rope;
 
 const WHAT: &str = "cannot write the intent log";
 
@@ -213,7 +214,7 @@ impl Intents {
     }
 
     /// Appends operations; [`IntentSync::sync`] writes them.
-    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &[u8]) {
+    pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &Rope) {
         self.used += bytes.len() as u64;
         let mut queue = self.shared.queue.lock();
         queue.records.push(Record { first, last, bytes: bytes.to_vec() });

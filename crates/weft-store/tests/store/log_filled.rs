@@ -37,7 +37,7 @@ fn a_mount_after_one_that_filled_both_halves_finds_room_after_its_first_commit()
         log.start(&header(EPOCH - 1, 2, 0), EPOCH).expect("starts");
         for op in 1..=committed + 2 {
             // One record fills a half.
-            log.append(OpNo(op), OpNo(op), &[1; 100]).expect("appended");
+            log.append(OpNo(op), OpNo(op), &[1; 100].to_vec().into()).expect("appended");
             log.syncer().expect("a syncer").sync().expect("synced");
             log.switch();
         }
@@ -47,10 +47,10 @@ fn a_mount_after_one_that_filled_both_halves_finds_room_after_its_first_commit()
         let mut log = open();
         log.check(&crashed).expect("fits");
         log.prepare(EPOCH + 2, CommitNo(2)).expect("prepared");
-        assert!(!log.fits(1) && log.carry(CommitNo(3), OpNo(9), &[2; 100]).is_err());
+        assert!(!log.fits(1) && log.carry(CommitNo(3), OpNo(9), vec![2; 100]).is_err());
         assert_eq!(found(&path, &crashed), needed, "nothing is written over");
         log.begin(CommitNo(3)).expect("begun");
-        log.append(OpNo(9), OpNo(9), &[2; 100]).expect("appended");
+        log.append(OpNo(9), OpNo(9), &[2; 100].to_vec().into()).expect("appended");
         log.syncer().expect("a syncer").sync().expect("synced");
         assert_eq!(found(&path, &header(EPOCH + 2, 3, 8)), Ok(vec![9]), "the next mount finds it");
     }

@@ -43,7 +43,7 @@ fn a_sector_that_is_not_there_is_damage_in_all_synced_records_but_the_last() {
     log.start(&header(EPOCH - 1, 0), EPOCH).expect("starts");
     let blank = fs::read(&path).expect("readable");
     for op in (1..=RECORDS).map(OpNo) {
-        log.append(op, op, &[7; SECTORS * 400]).expect("appended");
+        log.append(op, op, &[7; SECTORS * 400].to_vec().into()).expect("appended");
         let sync = log.syncer().expect("a syncer");
         sync.sync().expect("synced");
         log.keep(sync);

@@ -58,7 +58,7 @@ impl Mount {
     /// Appends and syncs the operation that follows the last commit.
     pub fn append(&mut self, operation: &[u8]) {
         let op = self.store.header().expect("readable").counters.op.next();
-        self.log.append(op, op, operation).expect("appended");
+        self.log.append(op, op, &operation.to_vec().into()).expect("appended");
         self.log.syncer().and_then(|sync| sync.sync()).expect("synced");
     }
 

@@ -235,7 +235,7 @@ fn damage_in_the_log_is_refused_unless_loss_is_accepted() {
         let mut log = store.intents();
         log.start(1);
         for op in 1..=4 {
-            log.append(OpNo(op), OpNo(op), b"a record");
+            log.append(OpNo(op), OpNo(op), &b"a record".to_vec().into());
             log.syncer().sync().expect("written");
         }
         assert_eq!(log.records(1, OpNo(0)).expect("whole").len(), 4);
@@ -267,7 +267,7 @@ fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
     log.start(1);
     let mut append = |op: std::ops::RangeInclusive<u64>| {
         for op in op {
-            log.append(OpNo(op), OpNo(op), b"a record");
+            log.append(OpNo(op), OpNo(op), &b"a record".to_vec().into());
         }
         log.syncer().sync()
     };
@@ -284,7 +284,7 @@ fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
     cluster.run(&format!("UPDATE {schema}.volume SET number = number - 1"));
     for op in [5..=5, 6..=7] {
         for op in op {
-            log.append(OpNo(op), OpNo(op), b"a record");
+            log.append(OpNo(op), OpNo(op), &b"a record".to_vec().into());
         }
         log.syncer().sync().expect_err("the commit before it is gone");
     }
@@ -305,7 +305,7 @@ fn a_long_log_is_read_in_parts() {
     // One that is too long to come with others is among them.
     let lens = [3 * MIB, 4 * MIB, 2 * MIB, 9 * MIB, 1, 2, 3];
     for (op, len) in (1..).zip(lens) {
-        log.append(OpNo(op), OpNo(op), &vec![u8::try_from(op).expect("few"); len]);
+        log.append(OpNo(op), OpNo(op), &vec![u8::try_from(op).expect("few"); len].into());
         log.syncer().sync().expect("written");
     }
     let (mut parts, mut read) = (Vec::new(), Vec::new());
@@ -597,7 +597,7 @@ fn nothing_is_logged_behind_records_that_were_lost_until_a_commit_has_them() {
     let mut log = store.intents();
     log.start(1);
     let append = |log: &mut postgres::Intents, op| {
-        log.append(OpNo(op), OpNo(op), b"a record");
+        log.append(OpNo(op), OpNo(op), &b"a record".to_vec().into());
         log.syncer()
     };
     append(&mut log, 1).sync().expect("written");

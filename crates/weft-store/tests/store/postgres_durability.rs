@@ -153,7 +153,7 @@ fn settings_of_the_role_neither_break_a_volume_nor_weaken_it() {
     apply(&*store, &made(&*store, 2)).expect("applied");
     let mut log = store.intents();
     log.start(1);
-    log.append(OpNo(1), OpNo(1), b"a record");
+    log.append(OpNo(1), OpNo(1), &b"a record".to_vec().into());
     log.syncer().sync().expect("written");
     for (name, _, expected) in hostile {
         let told = server.0.run(&format!("SELECT value FROM {schema}.told WHERE name = '{name}'"));
@@ -226,7 +226,7 @@ fn settings_that_get_weak_below_a_mount_are_noticed_by_commits_and_by_the_log() 
     let mut log = store.intents();
     log.start(1);
     let mut append = |op| {
-        log.append(OpNo(op), OpNo(op), b"a record");
+        log.append(OpNo(op), OpNo(op), &b"a record".to_vec().into());
         log.syncer()
     };
     append(1).sync().expect("written");
@@ -293,7 +293,7 @@ fn a_record_of_the_log_that_did_not_wait_for_its_standby_is_not_acknowledged() {
     let (server, _, store) = Server::with_volume();
     let mut log = store.intents();
     log.start(1);
-    log.append(OpNo(1), OpNo(1), b"a record");
+    log.append(OpNo(1), OpNo(1), &b"a record".to_vec().into());
     let syncer = log.syncer();
     server.set("synchronous_standby_names", "absent");
     thread::scope(|scope| {
@@ -351,13 +351,13 @@ fn another_volume_that_gets_the_name_is_never_written_to() {
     let store = open(&address);
     let mut log = store.intents();
     log.start(1);
-    log.append(OpNo(1), OpNo(1), b"a record");
+    log.append(OpNo(1), OpNo(1), &b"a record".to_vec().into());
     log.syncer().sync().expect("written");
     cluster.run(&format!("ALTER SCHEMA {schema} RENAME TO {schema}_before"));
     create(&address);
     // Its lease and its last commit have the same numbers.
     drop(open(&address));
-    log.append(OpNo(2), OpNo(2), b"a record");
+    log.append(OpNo(2), OpNo(2), &b"a record".to_vec().into());
     log.syncer().sync().expect_err("noticed");
     let error = apply(&*store, &made(&*store, 2)).expect_err("noticed");
     assert!(error.to_string().contains("another volume"), "{error}");

@@ -129,7 +129,7 @@ fn a_role_that_may_change_rows_and_no_tables_serves_a_volume() {
     let mut log = store.intents();
     log.start(1);
     for op in 10..12 {
-        log.append(OpNo(op), OpNo(op), b"a record");
+        log.append(OpNo(op), OpNo(op), &b"a record".to_vec().into());
         log.syncer().sync().expect("written");
     }
     let left = state(&*store).expect("readable");

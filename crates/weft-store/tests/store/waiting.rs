@@ -19,7 +19,7 @@ fn logged() -> (Address, String) {
     let mut log = store.intents();
     log.start(2);
     for op in 2..=5 {
-        log.append(OpNo(op), OpNo(op), b"a record");
+        log.append(OpNo(op), OpNo(op), &b"a record".to_vec().into());
         log.syncer().sync().expect("written");
     }
     assert_eq!(postgres::waiting(&address).expect("told"), Waiting::default(), "its daemon knows");

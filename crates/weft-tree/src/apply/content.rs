@@ -3,8 +3,9 @@
 //! Keeps `allocated` exact: for each block touched, what it will take when stored, before and
 //! after.
 
-use crate::data::Frozen;
+use crate::data::{FileData, Frozen};
 use crate::inode::Inode;
+use crate::mutation::Data;
 use crate::stop::{Miss, Stop};
 use crate::tree::{ROW_BYTES, Tree, recount};
 use std::ops::Range;
@@ -41,7 +42,7 @@ impl Tree {
         self.work_bytes += dropped * ROW_BYTES;
     }
 
-    pub(super) fn apply_write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
+    pub(super) fn apply_write(&mut self, ino: Ino, offset: u64, data: &Data<'_>) -> Result<(), Stop> {
         let block_size = self.block_size();
         let end = offset + data.len() as u64;
         let indices = offset / block_size..end.div_ceil(block_size);
@@ -50,15 +51,7 @@ impl Tree {
         self.spill_inline(ino, end);
         self.account(ino, indices, |inode, block_size| {
             inode.row.size = inode.row.size.max(end);
-            let (mut at, mut rest, mut dirty) = (offset, data, 0);
-            while !rest.is_empty() {
-                let start = at % block_size;
-                let (now, later) = rest.split_at(rest.len().min(usize_of(block_size - start)));
-                dirty += inode.data().write(at / block_size, usize_of(start), now);
-                at += now.len() as u64;
-                rest = later;
-            }
-            dirty
+            put(inode.data(), offset, data, block_size)
         });
         self.bytes_written += data.len() as u64;
         Ok(())
@@ -66,7 +59,7 @@ impl Tree {
 
     /// Puts back `data` that belongs over a damaged block and that no commit could store: no
     /// operation of its own.
-    pub fn apply_carried(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
+    pub fn apply_carried(&mut self, ino: Ino, offset: u64, data: &Data<'_>) -> Result<(), Stop> {
         self.apply_write(ino, offset, data)?;
         self.touch(ino);
         Ok(())
@@ -81,7 +74,7 @@ impl Tree {
         }
         let Some(inline) = inode.row.inline.take() else { return };
         let bytes = inline.len() as u64;
-        let data = inode.data.get_or_insert_with(|| Box::new(crate::data::FileData::without_extents()));
+        let data = inode.data.get_or_insert_with(|| Box::new(FileData::without_extents()));
         let pieces = &mut data.dirty.entry(0).or_default().pieces;
         let before = pieces.cost();
         pieces.thaw(&Frozen::at_start(inline));
@@ -152,7 +145,7 @@ impl Tree {
         self.file(ino)?;
         self.account_empty(ino);
         // Of an empty file nothing has to be fetched.
-        self.apply_write(ino, 0, bytes)
+        self.apply_write(ino, 0, &bytes.into())
     }
 
     /// Makes what file `from` holds all that file `ino` does.
@@ -168,7 +161,7 @@ impl Tree {
         self.file(ino)?;
         self.account_empty(ino);
         match inline {
-            Some(bytes) => self.apply_write(ino, 0, &bytes)?,
+            Some(bytes) => self.apply_write(ino, 0, &bytes[..].into())?,
             None => self.apply_share((from, 0), (ino, 0), count, size)?,
         }
         self.apply_size(ino, size)
@@ -201,6 +194,31 @@ impl Tree {
         self.inodes.reweigh(&to.0);
         Ok(())
     }
+}
+
+/// Puts `data` at `offset`; tells how many more bytes are dirty (fewer: negative).
+fn put(file: &mut FileData, offset: u64, data: &Data<'_>, block_size: u64) -> i64 {
+    let (mut at, mut dirty) = (offset, 0);
+    match data {
+        Data::Bytes(bytes) => {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let start = at % block_size;
+                let (now, later) = rest.split_at(rest.len().min(usize_of(block_size - start)));
+                dirty += file.write(at / block_size, usize_of(start), now);
+                at += now.len() as u64;
+                rest = later;
+            }
+        }
+        Data::Shared(rope) => {
+            for slice in rope.slices() {
+                debug_assert_eq!(at / block_size, (at + slice.len() as u64 - 1) / block_size, "a slice a block");
+                dirty += file.share(at / block_size, usize_of(at % block_size), slice);
+                at += slice.len() as u64;
+            }
+        }
+    }
+    dirty
 }
 
 /// The work of a commit that puts `block` at `index` of another file, as bytes: it is hashed as if

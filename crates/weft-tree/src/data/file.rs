@@ -126,6 +126,14 @@ impl FileData {
         pieces.cost().cast_signed() - before.cast_signed()
     }
 
+    /// As [`FileData::write`], without copying `data` if that can be.
+    pub(crate) fn share(&mut self, index: u64, start: usize, data: &Slice) -> i64 {
+        let pieces = &mut self.dirty.entry(index).or_default().pieces;
+        let before = pieces.cost();
+        pieces.share(start, data);
+        pieces.cost().cast_signed() - before.cast_signed()
+    }
+
     /// Makes blocks `range` holes; tells how many fewer bytes are dirty.
     pub(crate) fn drop_blocks(&mut self, range: Range<u64>) -> u64 {
         let mut clean = 0;

@@ -1,13 +1,62 @@
 //! What was written to one block since the last commit, without reading what was there before.
+//!
+//! Bytes that came as a slice are kept as that until a write reaches over their edge.
 
 use crate::tree::ROW_BYTES;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use weft_block::{Buffer, Slice};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     start: usize,
-    bytes: Buffer,
+    bytes: Bytes,
+}
+
+/// The bytes of a piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Bytes {
+    /// To be edited.
+    Own(Buffer),
+    /// Shared with the journal, perhaps.
+    Shared(Slice),
+}
+
+impl Bytes {
+    /// Its bytes to be edited; shared ones are copied first.
+    fn own(&mut self) -> &mut Buffer {
+        if let Bytes::Shared(slice) = self {
+            *self = Bytes::Own(Buffer::copy_of(slice));
+        }
+        match self {
+            Bytes::Own(buffer) => buffer,
+            Bytes::Shared(_) => unreachable!("they were just copied"),
+        }
+    }
+
+    fn freeze(self) -> Slice {
+        match self {
+            Bytes::Own(buffer) => buffer.freeze().whole(),
+            Bytes::Shared(slice) => slice,
+        }
+    }
+
+    /// The bytes `range`, copied if they may be edited yet.
+    fn slice(&self, range: Range<usize>) -> Slice {
+        match self {
+            Bytes::Own(buffer) => Slice::from(buffer[range].to_vec()),
+            Bytes::Shared(slice) => slice.slice(range),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Own(buffer) => buffer,
+            Bytes::Shared(slice) => slice,
+        }
+    }
 }
 
 impl Piece {
@@ -51,18 +100,34 @@ impl Pieces {
         self.list.last().map_or(0, Piece::end)
     }
 
+    /// Indices of the pieces that `range` overlaps or touches.
+    fn touched(&self, range: Range<usize>) -> Range<usize> {
+        let from = self.list.partition_point(|piece| piece.end() < range.start);
+        let to = self.list.partition_point(|piece| piece.start <= range.end);
+        from..to
+    }
+
+    /// Puts `data` at `start`, over what was there, without copying it unless pieces reach further.
+    pub fn share(&mut self, start: usize, data: &Slice) {
+        let end = start + data.len();
+        let touched = self.touched(start..end);
+        if data.is_empty() || self.list[touched.clone()].iter().any(|piece| piece.start < start || piece.end() > end) {
+            return self.write(start, data);
+        }
+        self.list.splice(touched, [Piece { start, bytes: Bytes::Shared(data.clone()) }]);
+    }
+
     /// Puts `data` at `start`, over what was there.
     pub fn write(&mut self, start: usize, data: &[u8]) {
         if data.is_empty() {
             return;
         }
         let end = start + data.len();
-        let from = self.list.partition_point(|piece| piece.end() < start);
-        let to = self.list.partition_point(|piece| piece.start <= end);
+        let Range { start: from, end: to } = self.touched(start..end);
         match &mut self.list[from..to] {
-            [] => self.list.insert(from, Piece { start, bytes: Buffer::copy_of(data) }),
+            [] => self.list.insert(from, Piece { start, bytes: Bytes::Own(Buffer::copy_of(data)) }),
             // The common case: appending to a piece, or writing inside it.
-            [only] if only.start <= start => overlay(&mut only.bytes, start - only.start, data),
+            [only] if only.start <= start => overlay(only.bytes.own(), start - only.start, data),
             touched => {
                 let first = touched[0].start.min(start);
                 let mut bytes = Buffer::with_capacity(touched[touched.len() - 1].end().max(end) - first);
@@ -71,7 +136,7 @@ impl Pieces {
                     bytes.extend_from_slice(&piece.bytes);
                 }
                 overlay(&mut bytes, start - first, data);
-                self.list.splice(from..to, [Piece { start: first, bytes }]);
+                self.list.splice(from..to, [Piece { start: first, bytes: Bytes::Own(bytes) }]);
             }
         }
     }
@@ -81,23 +146,26 @@ impl Pieces {
         self.list.retain(|piece| piece.start < end);
         if let Some(last) = self.list.last_mut() {
             let len = last.bytes.len().min(end - last.start);
-            last.bytes.resize(len);
+            if len < last.bytes.len() {
+                // What is cut off a slice would stay in memory.
+                last.bytes.own().resize(len);
+            }
         }
     }
 
     /// The parts of `range` held here, with their bytes, ascending.
-    pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, &[u8])> {
+    pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, Slice)> {
         let from = self.list.partition_point(|piece| piece.end() <= range.start);
         self.list[from..].iter().take_while(move |piece| piece.start < range.end).map(move |piece| {
             let start = piece.start.max(range.start);
             let end = piece.end().min(range.end);
-            (start, &piece.bytes[start - piece.start..end - piece.start])
+            (start, piece.bytes.slice(start - piece.start..end - piece.start))
         })
     }
 
     /// Gives all pieces away as immutable slices, without copying.
     pub fn freeze(&mut self) -> Frozen {
-        let freeze = |piece: Piece| (piece.start, piece.bytes.freeze().whole());
+        let freeze = |piece: Piece| (piece.start, piece.bytes.freeze());
         Frozen { list: std::mem::take(&mut self.list).into_iter().map(freeze).collect() }
     }
 
@@ -105,10 +173,10 @@ impl Pieces {
     pub fn thaw(&mut self, frozen: &Frozen) {
         let newer = std::mem::take(self);
         for (start, bytes) in &frozen.list {
-            self.write(*start, bytes);
+            self.share(*start, bytes);
         }
         for piece in newer.list {
-            self.write(piece.start, &piece.bytes);
+            self.share(piece.start, &piece.bytes.freeze());
         }
     }
 }
@@ -189,18 +257,23 @@ mod tests {
     proptest! {
         #[test]
         fn pieces_read_like_a_plain_array(
-            writes in proptest::collection::vec((0usize..90, proptest::collection::vec(any::<u8>(), 0..30)), 0..12),
+            writes in proptest::collection::vec(
+                (0usize..90, proptest::collection::vec(any::<u8>(), 0..30), any::<bool>()), 0..12),
             cut in 0usize..130,
             frozen_after in 0usize..12,
         ) {
             let mut pieces = Pieces::default();
             let mut plain = vec![None; 130];
             let mut frozen = None;
-            for (i, (start, data)) in writes.iter().enumerate() {
+            for (i, (start, data, is_shared)) in writes.iter().enumerate() {
                 if i == frozen_after {
                     frozen = Some(pieces.freeze());
                 }
-                pieces.write(*start, data);
+                if *is_shared {
+                    pieces.share(*start, &Slice::from(data.clone()));
+                } else {
+                    pieces.write(*start, data);
+                }
                 for (k, byte) in data.iter().enumerate() {
                     plain[start + k] = Some(*byte);
                 }

@@ -1,13 +1,16 @@
 //! Mutations as bytes for the intent log. Little endian, no padding; the layout is private to one
 //! mount and the next of the same format version. The decoder takes any bytes without harm.
 
-use super::{Lost, Mutation, NewInode, Replacement, SetRow};
+use super::{Data, Lost, Mutation, NewInode, Replacement, SetRow};
 use std::borrow::Cow;
+use weft_block::Rope;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 
-/// Appends `mutation` to `out`.
+/// Appends `mutation` to `out`. Returns the bytes that belong behind that and are not copied, if
+/// there are any.
 #[expect(clippy::too_many_lines, reason = "an arm for each kind of mutation")]
-pub fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
+#[must_use = "what is shared is not in `out`"]
+pub fn encode<'a>(mutation: &Mutation<'a>, out: &mut Vec<u8>) -> Option<&'a Rope> {
     let mut out = Writer(out);
     match mutation {
         Mutation::Make { parent, name, inode } => {
@@ -45,7 +48,13 @@ pub fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
             out.numbers(&[ino.0, *offset]);
             out.lost(*lost);
             out.time(*time);
-            out.bytes(data);
+            match data {
+                Data::Bytes(bytes) => out.bytes(bytes),
+                Data::Shared(rope) => {
+                    out.length(rope.len());
+                    return Some(rope);
+                }
+            }
         }
         Mutation::Zero { ino, offset, len, size, lost, time } => {
             out.u8(7);
@@ -80,6 +89,7 @@ pub fn encode(mutation: &Mutation<'_>, out: &mut Vec<u8>) {
             out.new_inode(inode);
         }
     }
+    None
 }
 
 struct Writer<'a>(&'a mut Vec<u8>);
@@ -103,8 +113,11 @@ impl Writer<'_> {
         self.0.extend_from_slice(&time.0.to_le_bytes());
     }
     fn bytes(&mut self, bytes: &[u8]) {
-        self.u32(u32::try_from(bytes.len()).expect("a request is far below 4 GiB"));
+        self.length(bytes.len());
         self.0.extend_from_slice(bytes);
+    }
+    fn length(&mut self, bytes: usize) {
+        self.u32(u32::try_from(bytes).expect("a request is far below 4 GiB"));
     }
     fn name_and_time(&mut self, name: &Name, time: Timestamp) {
         self.bytes(name.as_bytes());
@@ -231,7 +244,7 @@ impl<'a> Reader<'a> {
                 offset: self.u64()?,
                 lost: self.lost()?,
                 time: self.time()?,
-                data: Cow::Borrowed(self.bytes()?),
+                data: Data::from(self.bytes()?),
             },
             7 => Mutation::Zero {
                 ino: self.ino()?,
@@ -346,7 +359,7 @@ mod tests {
                 time,
             },
             Mutation::Attributes { ino: Ino(3), set, time },
-            Mutation::Write { ino: Ino(3), offset: 5, data: Cow::Borrowed(b"data"), lost, time },
+            Mutation::Write { ino: Ino(3), offset: 5, data: Data::from(&b"data"[..]), lost, time },
             Mutation::Zero { ino: Ino(3), offset: 1, len: 2, size: 3, lost, time },
             Mutation::Share { from: (Ino(3), 1), to: (Ino(4), 2), count: 3, size: 4, lost: Lost::default(), time },
             Mutation::Xattr {
@@ -365,7 +378,7 @@ mod tests {
     fn every_mutation_decodes_to_itself() {
         let mut bytes = Vec::new();
         let samples = samples();
-        samples.iter().for_each(|mutation| encode(mutation, &mut bytes));
+        assert!(samples.iter().all(|mutation| encode(mutation, &mut bytes).is_none()), "nothing is shared");
         let mut rest = bytes.as_slice();
         for mutation in &samples {
             assert_eq!(decode(&mut rest).as_ref(), Some(mutation));
@@ -377,7 +390,7 @@ mod tests {
     fn a_cut_mutation_does_not_decode() {
         for mutation in samples() {
             let mut bytes = Vec::new();
-            encode(&mutation, &mut bytes);
+            assert!(encode(&mutation, &mut bytes).is_none());
             for len in 0..bytes.len() {
                 assert_eq!(decode(&mut &bytes[..len]), None, "{mutation:?} cut to {len}");
             }

@@ -1,7 +1,10 @@
 //! The cache of verified blocks, and before what is only this process's what others share.
+//!
+//! It is cut into shards by the numbers of blocks, so that threads that read different blocks
+//! seldom wait for each other. Adjacent blocks of a file have adjacent numbers, mostly.
 
 use super::SharedCache;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,9 +40,15 @@ pub(crate) enum Found {
     Nothing,
 }
 
+/// Most shards of a cache.
+const SHARDS_MAX: u64 = 16;
+
+/// Bytes that a shard has at least, so that a few long blocks do not fill it.
+const SHARD_BYTES_MIN: u64 = 16 << 20;
+
 /// Blocks read or written lately. Blocks never change, so nothing here is ever stale.
 pub(crate) struct BlockCache {
-    blocks: Mutex<ClockMap<BlockId, Entry>>,
+    shards: Box<[Mutex<ClockMap<BlockId, Entry>>]>,
     enabled: bool,
     pub(crate) shared: SharedCache,
     pub(crate) hits: AtomicU64,
@@ -49,16 +58,24 @@ pub(crate) struct BlockCache {
 impl BlockCache {
     /// A cache for `bytes_max` bytes beside what is in `shared`; 0 switches it off.
     pub(crate) fn new(bytes_max: u64, shared: SharedCache) -> BlockCache {
+        let count = (bytes_max / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let bytes = usize::try_from(bytes_max / count).unwrap_or(usize::MAX);
         // Blocks may have megabytes: none is kept for its own sake.
-        let blocks = ClockMap::new(usize::try_from(bytes_max).unwrap_or(usize::MAX)).strictly();
+        let shards = (0..count).map(|_| Mutex::new(ClockMap::new(bytes).strictly())).collect();
         let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
-        BlockCache { blocks: Mutex::new(blocks), enabled: bytes_max > 0, shared, hits, misses }
+        BlockCache { shards, enabled: bytes_max > 0, shared, hits, misses }
+    }
+
+    /// The shard that block `id` belongs to.
+    fn shard(&self, id: BlockId) -> MutexGuard<'_, ClockMap<BlockId, Entry>> {
+        let count = self.shards.len() as u64;
+        self.shards[usize::try_from(id.0 % count).expect("less than their count")].lock()
     }
 
     /// All of block `id`, if it is here.
     pub(crate) fn get(&self, id: BlockId) -> Option<Block> {
         let whole = |entry: &mut Entry| entry.whole.then(|| entry.bytes.clone());
-        let found = if self.enabled { self.blocks.lock().get(&id).and_then(whole) } else { None };
+        let found = if self.enabled { self.shard(id).get(&id).and_then(whole) } else { None };
         let found = found.or_else(|| self.shared.any(id));
         self.count(found.is_some());
         found
@@ -77,7 +94,7 @@ impl BlockCache {
                 Found::Nothing
             }
         };
-        let found = if self.enabled { self.blocks.lock().get(&id).map(bytes) } else { None };
+        let found = if self.enabled { self.shard(id).get(&id).map(bytes) } else { None };
         let found = match found {
             Some(found @ Found::Bytes(_)) => found,
             found => match self.shared.any(id) {
@@ -96,7 +113,7 @@ impl BlockCache {
 
     /// True if all of block `id` is cached.
     pub(crate) fn has_whole(&self, id: BlockId) -> bool {
-        self.blocks.lock().peek(&id).is_some_and(|entry| entry.whole) || self.shared.has(id)
+        self.shard(id).peek(&id).is_some_and(|entry| entry.whole) || self.shared.has(id)
     }
 
     /// Keeps `block`, which lies in `pool`, and nothing else of it.
@@ -115,7 +132,7 @@ impl BlockCache {
     /// then [`BlockCache::forget`] it.)
     pub(crate) fn succeed(&self, old: BlockId, id: BlockId, block: Block) {
         let entry = Entry { start: 0, bytes: block, whole: true };
-        let has_room = self.blocks.lock().has_room(entry.weight());
+        let has_room = self.shard(id).has_room(entry.weight());
         if has_room || self.has_whole(old) {
             self.keep(id, entry);
         }
@@ -123,7 +140,7 @@ impl BlockCache {
 
     /// Drops block `id`, for which others have more use here.
     pub(crate) fn forget(&self, id: BlockId) {
-        let gone = self.blocks.lock().remove(&id);
+        let gone = self.shard(id).remove(&id);
         drop(gone);
     }
 
@@ -136,7 +153,7 @@ impl BlockCache {
         if !self.enabled {
             return;
         }
-        let mut blocks = self.blocks.lock();
+        let mut blocks = self.shard(id);
         if !entry.whole && blocks.peek(&id).is_some_and(|old| old.whole) {
             return;
         }
@@ -146,7 +163,7 @@ impl BlockCache {
 
     /// Bytes kept.
     pub(crate) fn bytes(&self) -> u64 {
-        self.blocks.lock().weight() as u64
+        self.shards.iter().map(|shard| shard.lock().weight() as u64).sum()
     }
 }
 

@@ -3,8 +3,7 @@
 //! operations that wrote it count as committed.
 
 use crate::volume::Vfs;
-use std::borrow::Cow;
-use weft_tree::{Lost, Mutation, PendingCommit, Result, journal};
+use weft_tree::{Data, Lost, Mutation, PendingCommit, Result, journal};
 
 /// Error message of a commit that fails because the log has no place for carried bytes.
 const NOT_KEPT: &str = "bytes that were written belong over a part of a damaged block, and there is no place to keep \
@@ -21,7 +20,7 @@ impl Vfs {
         for job in &pending.damaged {
             let start = job.index * u64::from(self.block_size);
             for (at, piece) in job.pieces.within(0..job.len) {
-                let (offset, data) = (start + at as u64, Cow::Borrowed(&piece[..]));
+                let (offset, data) = (start + at as u64, Data::from(&piece[..]));
                 let time = pending.batch.time;
                 journal::put(&Mutation::Write { ino: job.ino, offset, data, lost: Lost::default(), time }, &mut bytes);
             }

@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use std::borrow::Cow;
-use weft_store::{Ino, Kind, Timestamp};
+use weft_store::{Ino, InodeRow, Kind, Timestamp};
 use weft_tree::{
     ACCESS_ACL, Acl, Attributes, CAPABILITY, Error, ErrorKind, Lost, Mutation, ROW_BYTES, Result, SetAttributes,
     SetRow, SetTime, Stop, Writer,
@@ -63,18 +63,22 @@ impl Vfs {
     /// Moves the access time of `ino` after a read, as the policy says. Not an operation of its
     /// own: it goes with the next commit.
     pub(crate) fn read_moves_atime(&self, ino: Ino) {
-        if self.is_read_only() || self.options.atime == AtimePolicy::Never {
-            return;
-        }
-        let now = self.now();
         let mut state = self.state.lock();
         let Ok(inode) = state.tree.inode(ino) else { return };
-        let row = &mut inode.row;
-        let due = row.atime <= row.mtime || row.atime <= row.ctime || now.0.saturating_sub(row.atime.0) >= DAY;
-        if row.atime != now && (due || self.options.atime == AtimePolicy::Always) {
-            row.atime = now;
+        if self.is_atime_due(&inode.row) {
+            inode.row.atime = self.now();
             state.tree.touch(ino);
         }
+    }
+
+    /// True if reading the inode of `row` sets its access time.
+    pub(crate) fn is_atime_due(&self, row: &InodeRow) -> bool {
+        if self.is_read_only() || self.options.atime == AtimePolicy::Never {
+            return false;
+        }
+        let now = self.now();
+        let is_old = row.atime <= row.mtime || row.atime <= row.ctime || now.0.saturating_sub(row.atime.0) >= DAY;
+        row.atime != now && (is_old || self.options.atime == AtimePolicy::Always)
     }
 }
 

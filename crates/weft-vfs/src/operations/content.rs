@@ -4,11 +4,10 @@ use super::attributes::SIZE_MAX;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
-use std::borrow::Cow;
 use std::ops::Range;
 use weft_store::{Ino, Kind, Timestamp};
 use weft_tree::{
-    AllocateMode, ErrorKind, FileData, Mutation, Privileges, ROW_BYTES, Replacement, Result, Stop, Whence, Writer,
+    AllocateMode, Data, ErrorKind, FileData, Mutation, Privileges, ROW_BYTES, Replacement, Result, Stop, Whence, Writer,
 };
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
@@ -33,7 +32,8 @@ impl Vfs {
     /// `TooBig`, `NoSpace`, `QuotaExceeded`, `Io`, `ReadOnly`.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], writer: impl Into<Writer>) -> Result<Privileges> {
         let (time, writer) = (self.now(), writer.into());
-        match self.try_change(|state| state.write(ino, offset, data, writer, time)) {
+        let shared = Data::shared_copy(offset, data, self.block_size);
+        match self.try_change(|state| state.write(ino, offset, Data::of(shared.as_ref(), data), writer, time)) {
             Err(Refusal::Opaque) => self.write_link(ino, offset, data, writer),
             written => Ok(written?),
         }
@@ -252,7 +252,7 @@ impl State {
         &mut self,
         ino: Ino,
         offset: u64,
-        data: &[u8],
+        data: Data<'_>,
         writer: Writer,
         time: Timestamp,
     ) -> Result<Privileges, Stop> {
@@ -267,7 +267,6 @@ impl State {
         self.may_grow(len, 0)?;
         self.tree.file(ino)?;
         let lost = self.lost(ino, writer)?;
-        let data = Cow::Borrowed(data);
         self.perform(&Mutation::Write { ino, offset, data, lost, time })?;
         Ok(if lost.permissions.is_some() { Privileges::Dropped } else { Privileges::Kept })
     }

@@ -70,7 +70,7 @@ impl Vfs {
         let is_counted = |part: &Part| match part {
             Part::Stored { block, over, .. } => over.is_empty() && self.counts.get(block.id).is_some(),
             Part::Zeros(_) => true,
-            Part::Bytes(_) => false,
+            Part::Bytes(_) | Part::Over { .. } => false,
         };
         let mut parts = plan()?;
         if !parts.iter().all(is_counted) {
@@ -91,7 +91,7 @@ impl Vfs {
             Part::Bytes(bytes) => Ok(Counts::of(bytes)),
             Part::Zeros(len) => Ok(Counts::of_zeros(*len as u64)),
             Part::Stored { block, range, over } if over.is_empty() => self.count_block(block, range),
-            Part::Stored { .. } => {
+            Part::Stored { .. } | Part::Over { .. } => {
                 let rope = self.gather(std::slice::from_ref(part))?;
                 Ok(rope.slices().iter().map(|slice: &Slice| Counts::of(slice)).fold(Counts::default(), Counts::then))
             }

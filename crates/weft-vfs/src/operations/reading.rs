@@ -23,6 +23,8 @@ pub(super) enum Part {
     /// Bytes `range` of a block in the store, under newer bytes at places counted from
     /// `range.start`.
     Stored { block: BlockRef, range: Range<usize>, over: Vec<(usize, Slice)> },
+    /// `len` bytes that begin with those `below`, and are zero behind them, under newer ones.
+    Over { below: Slice, len: usize, over: Vec<(usize, Slice)> },
 }
 
 impl Vfs {
@@ -30,7 +32,13 @@ impl Vfs {
     /// `Invalid` (not a file), `Io`, `Corrupt` (what is stored is not what was written),
     /// `WouldBlock`.
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
-        let mut parts = match self.try_run(|state| state.plan_read(ino, offset, len)) {
+        let mut moves_atime = false;
+        let plan = self.try_run(|state| {
+            let parts = state.plan_read(ino, offset, len)?;
+            moves_atime = self.is_atime_due(&state.tree.inode(ino)?.row);
+            Ok(parts)
+        });
+        let mut parts = match plan {
             Err(Refusal::Opaque) => return self.read_link(ino, offset, len),
             parts => parts?,
         };
@@ -46,7 +54,9 @@ impl Vfs {
             }
         };
         self.bytes_read.fetch_add(rope.len() as u64, Ordering::Relaxed);
-        self.read_moves_atime(ino);
+        if moves_atime {
+            self.read_moves_atime(ino);
+        }
         Ok(rope)
     }
 
@@ -85,6 +95,7 @@ impl Vfs {
                     let below = self.block_bytes(block, range)?;
                     self.overlay(&mut rope, below, range.len(), over);
                 }
+                Part::Over { below, len, over } => self.overlay(&mut rope, below.clone(), *len, over),
             }
         }
         Ok(rope)
@@ -170,7 +181,7 @@ impl Vfs {
         let Some(ahead) = self.read_ahead.as_ref().filter(|_| self.store.is_remote()) else { return Ok(()) };
         let missing = parts.iter().filter_map(|part| match part {
             Part::Stored { block, .. } if !self.blocks.has_whole(block.id) => Some(*block),
-            Part::Stored { .. } | Part::Bytes(_) | Part::Zeros(_) => None,
+            Part::Stored { .. } | Part::Bytes(_) | Part::Zeros(_) | Part::Over { .. } => None,
         });
         let mut blocks = missing.collect::<Vec<_>>();
         if offset == 0 && !blocks.is_empty() {
@@ -282,7 +293,7 @@ fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<
             over.extend(frozen.within(range.clone()).map(|(at, bytes)| (at - range.start, bytes)));
         }
         let newer = dirty.pieces.within(range.clone());
-        over.extend(newer.map(|(at, bytes)| (at - range.start, Slice::from(bytes.to_vec()))));
+        over.extend(newer.map(|(at, bytes)| (at - range.start, bytes)));
     }
     if let Some((0, bytes)) = over.last()
         && bytes.len() == range.len()
@@ -294,14 +305,9 @@ fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<
         Base::Stored(block) => parts.push(Part::Stored { block, range, over }),
         Base::Hole if over.is_empty() => parts.push(Part::Zeros(range.len())),
         Base::Hole | Base::Inline(_) => {
-            let below = if let Base::Inline(bytes) = &layers.base { &bytes[..] } else { &[] };
-            let stored = &below[range.start.min(below.len())..range.end.min(below.len())];
-            let mut bytes = stored.to_vec();
-            bytes.resize(range.len(), 0);
-            for (at, newer) in over {
-                bytes[at..at + newer.len()].copy_from_slice(&newer);
-            }
-            parts.push(Part::Bytes(Slice::from(bytes)));
+            let below = if let Base::Inline(bytes) = layers.base { bytes } else { Slice::default() };
+            let below = below.slice(range.start.min(below.len())..range.end.min(below.len()));
+            parts.push(Part::Over { below, len: range.len(), over });
         }
     }
 }
@@ -310,7 +316,7 @@ fn same_blocks(a: &[Part], b: &[Part]) -> bool {
     let blocks = |parts: &[Part]| -> Vec<BlockRef> {
         let stored = parts.iter().filter_map(|part| match part {
             Part::Stored { block, .. } => Some(*block),
-            Part::Bytes(_) | Part::Zeros(_) => None,
+            Part::Bytes(_) | Part::Zeros(_) | Part::Over { .. } => None,
         });
         stored.collect()
     };

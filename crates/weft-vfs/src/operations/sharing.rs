@@ -124,7 +124,9 @@ impl Gathering<'_> {
                 Part::Bytes(bytes) => self.add_rope(&Rope::from(bytes.clone()))?,
                 Part::Zeros(len) => self.add_zeros(*len),
                 Part::Stored { block, range, over } if over.is_empty() => self.add_block(block, range)?,
-                Part::Stored { .. } => self.add_rope(&self.vfs.gather(std::slice::from_ref(part))?)?,
+                Part::Stored { .. } | Part::Over { .. } => {
+                    self.add_rope(&self.vfs.gather(std::slice::from_ref(part))?)?
+                }
             };
             if room == Room::Spent {
                 return Ok(room);

@@ -67,7 +67,7 @@ fn write(target: &Layout, records: &[Record]) -> Result<()> {
     let bytes: u64 = records.iter().map(|record| 2 * record.bytes.len() as u64 + RECORD_EXTRA).sum();
     let mut log = IntentLog::open(&target.log, 2 * bytes)?;
     log.start(&header, epoch)?;
-    records.iter().try_for_each(|record| log.append(record.first, record.last, &record.bytes))?;
+    records.iter().try_for_each(|record| log.append(record.first, record.last, &record.bytes.clone().into()))?;
     log.syncer()?.sync()?;
     connection.execute("UPDATE volume SET epoch = ?1", (sql(epoch),)).map_err(failed)?;
     sums::seal(&connection)?;
