@@ -19,13 +19,12 @@ mod tests;
 mod xattrs;
 
 pub(crate) use init::{Offer, Via};
-pub(crate) use links::Valid;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
 
 use crate::latency_guard::LatencyGuard;
 use crate::notify::Notifier;
+use crate::options::{LockKeeper, SessionOptions};
 use crate::protocol::{Body, CutShort, Header, Opcode, Reply, Request};
-use crate::session::{LockKeeper, SessionOptions};
 use crate::transport::scheduling::Scheduling;
 use closed::Door;
 use links::Forgetting;

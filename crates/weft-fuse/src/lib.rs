@@ -7,13 +7,15 @@ mod dispatch;
 mod latency_guard;
 mod mount;
 mod notify;
+mod options;
 mod protocol;
 mod session;
 mod transport;
 
 pub use dispatch::{REFUSE_CHANGES, TAKE_CHANGES};
 pub use mount::{MountError, MountOptions, check_mount_point, remount, unmount};
-pub use session::{Inviter, Leaver, LockKeeper, Placement, Session, SessionOptions, Teller, Transport, Unmounter};
+pub use options::{Inviter, LockKeeper, Placement, SessionOptions, Transport};
+pub use session::{Leaver, Session, Teller, Unmounter};
 
 /// Takes any bytes as one request against `vfs`, for fuzzing: must neither panic nor hang.
 #[cfg(feature = "testing")]

@@ -7,7 +7,7 @@ mod reply;
 mod request;
 
 pub(crate) use opcode::Opcode;
-pub(crate) use reply::Reply;
+pub(crate) use reply::{Reply, Valid};
 pub(crate) use request::{Body, CutShort, Header, Request};
 
 /// Protocol version spoken.

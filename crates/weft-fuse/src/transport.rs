@@ -9,6 +9,7 @@ mod proc_stat;
 pub(crate) mod scheduling;
 mod turns;
 pub(crate) mod uring;
+mod user;
 mod watchdog;
 
 /// Kept by each thread that serves: a panic there ends the process. A mount that lacks a thread

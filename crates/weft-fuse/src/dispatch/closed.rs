@@ -20,12 +20,9 @@
 //! that is read past the cache, or written, is used with the rights of its opener, whatever user
 //! holds the descriptor later.
 
-use super::links::Valid;
-use super::opens::Opened;
 use super::personal::is_personal;
 use super::{Failure, Outcome, Server};
-use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE};
-use crate::protocol::{Body, Header, Opcode, Reply};
+use crate::protocol::{Body, Header, Opcode, Reply, Valid};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weft_vfs::{Asker, Attributes, Caller, Ino, Kind, MADE_AS, Reach};
@@ -154,30 +151,6 @@ impl Server {
             );
         }
         self.vfs.closed_attributes(attributes.ino)
-    }
-
-    /// Pages go to other users, too; mapping a file that is opened past the cache also asks for
-    /// pages.
-    pub(super) fn reader(&self, header: &Header, opened: Opened, flags: u32) -> Asker {
-        // Pages go to others, too; mapping what is opened past the cache also asks for pages.
-        if flags & READ_LOCKOWNER == 0 && self.is_shared() {
-            return Asker::Anybody;
-        }
-        self.opener(opened).unwrap_or_else(|| asker(header))
-    }
-
-    /// Returns the opener, if it is recorded.
-    pub(super) fn opener(&self, opened: Opened) -> Option<Asker> {
-        if opened.has_opener() { self.openers.lock().get(&opened.0).cloned() } else { None }
-    }
-
-    /// Returns the asker of a write, a flush or an fsync.
-    pub(super) fn write_asker(&self, header: &Header, opened: Opened, flags: u32) -> Asker {
-        if let Some(opener) = self.opener(opened) {
-            return opener;
-        }
-        // The writer of a mapped page is unknown.
-        if flags & WRITE_CACHE != 0 { Asker::Anybody } else { asker(header) }
     }
 
     /// Serves a request about the node of a link that is closed.

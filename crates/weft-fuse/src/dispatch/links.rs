@@ -15,6 +15,7 @@ mod jobs;
 
 use super::Failure;
 use crate::notify::{Notifier, all_content};
+use crate::protocol::Valid;
 use jobs::{Job, Jobs};
 use parking_lot::{Condvar, Mutex};
 use std::cell::RefCell;
@@ -65,15 +66,6 @@ pub(super) struct Forgetting {
     /// Signalled when a notice was sent.
     done: Condvar,
     notices: OnceLock<(Arc<Notifier>, Arc<Jobs>)>,
-}
-
-/// Times for which the kernel may cache what it knows of an inode.
-#[derive(Clone, Copy)]
-pub(crate) struct Valid {
-    /// Time for its name.
-    pub(crate) entry: Duration,
-    /// Time for its attributes.
-    pub(crate) attributes: Duration,
 }
 
 impl Forgetting {

@@ -2,11 +2,13 @@
 
 use super::closed::{Door, Node, asker};
 use super::{Failure, Outcome, Server};
-use crate::protocol::flags::{FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, RELEASE_FLOCK_UNLOCK};
+use crate::protocol::flags::{
+    FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, READ_LOCKOWNER, RELEASE_FLOCK_UNLOCK, WRITE_CACHE,
+};
 use crate::protocol::{Body, Header, Reply};
 use std::sync::atomic::Ordering;
 use weft_vfs::locks::{LockKind, LockRange};
-use weft_vfs::{Ino, Opening};
+use weft_vfs::{Asker, Ino, Opening};
 
 /// The kernel's handle of an open file: a unique number with flags of how it was opened. 0 if opens
 /// are not reported.
@@ -64,6 +66,29 @@ fn past_cache(opening: Opening) -> Opening {
 }
 
 impl Server {
+    /// Returns the asker of a read.
+    pub(super) fn reader(&self, header: &Header, opened: Opened, flags: u32) -> Asker {
+        // Pages go to others, too; mapping what is opened past the cache also asks for pages.
+        if flags & READ_LOCKOWNER == 0 && self.is_shared() {
+            return Asker::Anybody;
+        }
+        self.opener(opened).unwrap_or_else(|| asker(header))
+    }
+
+    /// Returns the opener, if it is recorded.
+    pub(super) fn opener(&self, opened: Opened) -> Option<Asker> {
+        if opened.has_opener() { self.openers.lock().get(&opened.0).cloned() } else { None }
+    }
+
+    /// Returns the asker of a write, a flush or an fsync.
+    pub(super) fn write_asker(&self, header: &Header, opened: Opened, flags: u32) -> Asker {
+        if let Some(opener) = self.opener(opened) {
+            return opener;
+        }
+        // The writer of a mapped page is unknown.
+        if flags & WRITE_CACHE != 0 { Asker::Anybody } else { asker(header) }
+    }
+
     /// True if the kernel is to report opens.
     fn wants_opens(&self) -> bool {
         self.opens || self.locks.is_some()

@@ -2,9 +2,9 @@
 
 use super::{Offer, Served, Server, Via};
 use crate::notify::Notifier;
+use crate::options::{LockKeeper, SessionOptions};
 use crate::protocol::flags::init;
 use crate::protocol::{Opcode, Reply, Request};
-use crate::session::{LockKeeper, SessionOptions};
 use proptest::prelude::*;
 use std::sync::Arc;
 use weft_store::VolumeOptions;

@@ -1,9 +1,9 @@
 //! Requests about extended attributes. The root has one more, with the mount's counters.
 
 use super::{Failure, Outcome, Server, links};
+use crate::options::Inviter;
 use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
-use crate::session::Inviter;
 use std::sync::atomic::Ordering;
 use weft_attributes::{Attribute, is_reserved};
 use weft_vfs::{Caller, Ino, LinkOrder, SetXattr};

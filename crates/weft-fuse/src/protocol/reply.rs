@@ -1,9 +1,17 @@
 //! Replies: a header, small results, and data as a rope that is not copied.
 
-use crate::dispatch::Valid;
 use std::time::Duration;
 use weft_block::Rope;
 use weft_vfs::Attributes;
+
+/// Times for which the kernel may cache what it knows of an inode.
+#[derive(Clone, Copy)]
+pub(crate) struct Valid {
+    /// Time for its name.
+    pub(crate) entry: Duration,
+    /// Time for its attributes.
+    pub(crate) attributes: Duration,
+}
 
 /// Bytes of `struct fuse_out_header`.
 const HEADER_BYTES: usize = 16;

@@ -1,6 +1,6 @@
 //! Detects whether several users send requests.
 
-use super::turns::User;
+use super::user::User;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 

@@ -14,11 +14,12 @@ use super::EndOnPanic;
 use super::company::Watch;
 use super::placement::Follower;
 use super::scheduling::{Scheduling, Seat};
-use super::turns::{OTHERS, Queued, THREADS, Turns, User, Waits};
+use super::turns::{OTHERS, Queued, THREADS, Turns, Waits};
+use super::user::User;
 use super::watchdog::Watchdog;
 use crate::dispatch::Server;
+use crate::options::Placement;
 use crate::protocol::{Opcode, REQUEST_BYTES_MAX, Reply, Request};
-use crate::session::Placement;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -558,7 +559,7 @@ impl Drop for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::SessionOptions;
+    use crate::options::SessionOptions;
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
     use weft_store::VolumeOptions;
     use weft_store::memory::MemoryStore;

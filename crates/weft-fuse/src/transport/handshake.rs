@@ -2,8 +2,8 @@
 
 use super::uring::Rings;
 use crate::dispatch::{Offer, Server, Via};
+use crate::options::{LockKeeper, Transport};
 use crate::protocol::{Opcode, REQUEST_BYTES_MAX, Reply, Request};
-use crate::session::{LockKeeper, Transport};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;

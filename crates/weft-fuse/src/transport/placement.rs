@@ -9,7 +9,7 @@
 //! this very thread.
 
 use super::proc_stat;
-use crate::session::Placement;
+use crate::options::Placement;
 use rustix::thread::{CpuSet, Pid, gettid, sched_setaffinity};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;

@@ -13,9 +13,9 @@
 //! in the kernel, in its order.
 
 use super::company::Company;
+use super::user::User;
 use crate::protocol::{Header, REQUEST_BYTES_MAX};
 use std::collections::{HashMap, VecDeque};
-use weft_vfs::whose;
 
 /// Requests that wait, of all users together. One user may have all of them.
 pub(super) const THREADS: usize = 64;
@@ -37,23 +37,6 @@ const ENTRY_BYTES: usize = 128;
 
 /// Buffers that are pooled for the next requests.
 const SPARE_MAX: usize = 8;
-
-/// User whose turn a request takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum User {
-    /// The kernel, which writes back and closes files for everybody.
-    Kernel,
-    /// A person ([`whose`]), the super-user included.
-    Id(u32),
-}
-
-impl User {
-    /// The user of a request.
-    pub(super) fn of(header: &Header) -> User {
-        // The kernel fills in neither for its own.
-        if header.uid == 0 && header.pid == 0 { User::Kernel } else { User::Id(whose(header.uid)) }
-    }
-}
 
 /// A request as it was read.
 #[derive(Debug)]
