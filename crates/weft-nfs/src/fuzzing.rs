@@ -1,12 +1,12 @@
 //! Fuzz targets: any bytes as calls, some of which get far.
 
-use crate::dispatch::Service;
 use crate::export::{Client, Exports, Transport};
 use crate::handle::HANDLE_BYTES;
-use crate::locking::{Locking, nlm, nsm};
-use crate::portmap;
+use crate::locking::Locking;
+use crate::programs::{MOUNT, NFS, NLM, NSM, PORTMAP};
 use crate::rpc;
 use crate::server::record::{Message, Received};
+use crate::service::Service;
 use crate::xdr::Writer;
 use std::sync::Arc;
 use tokio::sync::mpsc::unbounded_channel;
@@ -31,7 +31,7 @@ impl Target {
         // Messages to clients are dropped.
         let (outbox, _) = unbounded_channel();
         service.locking = Some(Locking::start(vfs.clone(), outbox).expect("a volume in memory").0);
-        service.portmap = portmap::mappings(1, 2);
+        service.portmap = crate::programs::mappings(1, 2);
         let make = |name: &[u8], kind| {
             let node = MakeNode { kind, permissions: 0o777, umask: 0, rdev: 0 };
             FileId::from(&vfs.make(Caller::ROOT, Ino::ROOT, name, node).expect("made"))
@@ -59,11 +59,11 @@ impl Target {
         let Some((&[program, procedure, uid], arguments)) = bytes.split_first_chunk::<3>() else { return };
         let mut message = Writer::default();
         let (program, version) = match program % 8 {
-            0 => (crate::mount::PROGRAM, 3),
-            1 | 2 => (nlm::PROGRAM, 4),
-            3 => (nsm::PROGRAM, 1),
-            4 => (portmap::PROGRAM, u32::from(uid % 4) + 1),
-            _ => (crate::v3::PROGRAM, 3),
+            0 => (MOUNT, 3),
+            1 | 2 => (NLM, 4),
+            3 => (NSM, 1),
+            4 => (PORTMAP, u32::from(uid % 4) + 1),
+            _ => (NFS, 3),
         };
         for word in [1, 0, 2, program, version, u32::from(procedure % 24), 1, 20, 0, 0, u32::from(uid), 0, 0, 0, 0] {
             message.u32(word);
@@ -89,7 +89,7 @@ impl Target {
         let address = [127, 0, 0, 1].into();
         let client = Client { address, port: 700, local: address, transport: Transport::Tcp, tls: false };
         if let Ok(call) = rpc::parse(message) {
-            let _ = self.service.serve(&client, &call);
+            let _ = crate::dispatch::serve(&self.service, &client, &call);
         }
     }
 }

@@ -14,11 +14,16 @@ mod handle;
 mod locking;
 mod machine;
 mod mount;
+mod mounts;
+mod outcome;
 mod portmap;
+mod programs;
 mod refusals;
 mod refused;
+mod request;
 mod rpc;
 mod server;
+mod service;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -1,31 +1,19 @@
 //! The MOUNT protocol, version 3 (RFC 1813 5): from paths to the first handle.
 
-use crate::dispatch::{Exported, Failure, GARBAGE, Outcome, Service};
 use crate::export::{Client, Clients, parts};
 use crate::handle::HANDLE_BYTES;
+use crate::outcome::{Failure, GARBAGE, Outcome};
 use crate::rpc::{self, Auth, Call, Refusal};
+use crate::service::{Exported, Service};
 use crate::status::Status;
 use crate::xdr::{Reader, Writer};
-use parking_lot::Mutex;
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 use weft_vfs::{FileId, Kind};
-
-/// MOUNT's number.
-pub(crate) const PROGRAM: u32 = 100_005;
 
 /// Longest path (`MNTPATHLEN`).
 const PATH_BYTES_MAX: usize = 1024;
 
-/// Mounts remembered, for callers that ask for the list; nothing else depends on it.
-const MOUNTS_MAX: usize = 1024;
-
 /// `AUTH_NONE`, `AUTH_SYS`: credentials that calls may be made by.
 const FLAVORS: [u32; 2] = [1, 0];
-
-/// Addresses of clients that have mounted, and the paths.
-#[derive(Default)]
-pub(crate) struct Mounts(Mutex<BTreeSet<(IpAddr, Vec<u8>)>>);
 
 /// Answers a call.
 pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outcome {
@@ -45,7 +33,7 @@ pub(crate) fn serve(service: &Service, client: &Client, call: &Call<'_>) -> Outc
         2 => dump(service, client, &mut reply),
         3 => unmount(service, client, &mut arguments),
         4 => {
-            service.mounts.0.lock().retain(|(address, _)| *address != client.address);
+            service.mounts.forget_all(client.address);
             Ok(())
         }
         5 => exports(service, &mut reply),
@@ -66,10 +54,7 @@ fn mount(
 ) -> Result<(), Failure> {
     let path = arguments.opaque(PATH_BYTES_MAX).ok_or(GARBAGE)?;
     let handle = find(service, (client, auth), path)?;
-    let mut mounts = service.mounts.0.lock();
-    if mounts.len() < MOUNTS_MAX {
-        mounts.insert((client.address, path.to_vec()));
-    }
+    service.mounts.note(client.address, path);
     reply.u32(Status::Ok as u32);
     reply.opaque(&handle);
     reply.u32(2);
@@ -107,12 +92,11 @@ fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Res
 /// `MOUNTPROC3_DUMP`. Reports to a client its own mounts, since names of directories may be secret,
 /// and nothing if no export lets it in.
 fn dump(service: &Service, client: &Client, reply: &mut Writer) -> Result<(), Refusal> {
-    let is_let_in = service.lets_in(client);
-    let mounts = service.mounts.0.lock();
-    for (address, path) in mounts.iter().filter(|(address, _)| is_let_in && *address == client.address) {
+    let paths = if service.lets_in(client) { service.mounts.of(client.address) } else { Vec::new() };
+    for path in paths {
         reply.bool(true);
-        reply.opaque(address.to_canonical().to_string().as_bytes());
-        reply.opaque(path);
+        reply.opaque(client.address.to_canonical().to_string().as_bytes());
+        reply.opaque(&path);
     }
     reply.bool(false);
     Ok(())
@@ -121,7 +105,7 @@ fn dump(service: &Service, client: &Client, reply: &mut Writer) -> Result<(), Re
 /// `MOUNTPROC3_UMNT`.
 fn unmount(service: &Service, client: &Client, arguments: &mut Reader<'_>) -> Result<(), Refusal> {
     let path = arguments.opaque(PATH_BYTES_MAX).ok_or(Refusal::GarbageArguments)?;
-    service.mounts.0.lock().remove(&(client.address, path.to_vec()));
+    service.mounts.forget(client.address, path);
     Ok(())
 }
 

@@ -1,28 +1,18 @@
 //! The portmapper, versions 2 to 4 (RFC 1833), which reports the ports of programs. It knows the
 //! programs of this daemon, and takes nothing from others.
 
-use crate::dispatch::{Outcome, Service};
 use crate::export::{Client, Transport};
+use crate::outcome::Outcome;
+use crate::programs::Mapping;
 use crate::rpc::{self, Call, Refusal};
+use crate::service::Service;
 use crate::xdr::{Reader, Writer};
-use crate::{locking, mount, v3};
 use std::net::{IpAddr, SocketAddr};
 
-/// The portmapper's number.
-pub(crate) const PROGRAM: u32 = 100_000;
-/// Its port.
+/// The portmapper's port.
 pub(crate) const PORT: u16 = 111;
 /// Longest string in an argument that is looked at.
 const TEXT_BYTES_MAX: usize = 256;
-
-/// A program and its port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mapping {
-    pub(crate) program: u32,
-    pub(crate) version: u32,
-    pub(crate) transport: Transport,
-    pub(crate) port: u16,
-}
 
 impl Transport {
     /// Returns its number in version 2 (the number of the protocol).
@@ -50,21 +40,6 @@ impl Transport {
             _ => None,
         }
     }
-}
-
-/// Returns all programs served on ports `tcp` and `udp`.
-pub(crate) fn mappings(tcp: u16, udp: u16) -> Vec<Mapping> {
-    let both = [(mount::PROGRAM, 3), (locking::nlm::PROGRAM, 4), (locking::nsm::PROGRAM, 1)];
-    let tcp = [(v3::PROGRAM, 3)].into_iter().chain(both).map(|it| (it, Transport::Tcp, tcp));
-    let all = tcp.chain(both.into_iter().map(|it| (it, Transport::Udp, udp)));
-    all.map(|((program, version), transport, port)| Mapping { program, version, transport, port }).collect()
-}
-
-/// Returns the mappings of a portmapper at port `port` itself.
-pub(crate) fn own_mappings(port: u16) -> impl Iterator<Item = Mapping> {
-    let versions = [4, 3, 2].into_iter();
-    let all = versions.flat_map(|version| [Transport::Tcp, Transport::Udp].map(|transport| (version, transport)));
-    all.map(move |(version, transport)| Mapping { program: PROGRAM, version, transport, port })
 }
 
 /// Returns an address and port as versions 3 and 4 write them (RFC 5665 5.2.3.3).

@@ -1,8 +1,8 @@
 //! Counts refused calls by reason, as their replies show.
 
+use crate::programs::{MOUNT, NFS};
 use crate::rpc::{NoCall, Procedure};
 use crate::status::Status;
-use crate::{mount, v3};
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_vfs::NfsRefused;
 
@@ -26,8 +26,8 @@ impl Refusals {
         // The number of the call, that it is a reply, if it is denied; a verifier, how it went.
         let (is_denied, ended) = (word(2) == Some(1), word(5));
         let begins_with_status = match procedure.program {
-            v3::PROGRAM => procedure.number != 0,
-            mount::PROGRAM => procedure.number == 1,
+            NFS => procedure.number != 0,
+            MOUNT => procedure.number == 1,
             _ => false,
         };
         let is = |statuses: &[Status]| {

@@ -25,10 +25,10 @@ pub(crate) mod waits;
 
 pub use tls::{TlsError, TlsFiles};
 
-use crate::dispatch::{ExportError, Service};
 use crate::export::{Client, Exports, Transport};
 use crate::locking::Locking;
 use crate::portmap::PORT;
+use crate::service::{ExportError, Service};
 use connection::Connection;
 use locking::{LockService, listening};
 use outsiders::Evicted;

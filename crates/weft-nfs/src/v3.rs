@@ -9,15 +9,14 @@ mod content;
 mod directories;
 mod entries;
 
-use crate::dispatch::{Failure, GARBAGE, Outcome, Request, Service};
 use crate::export::{Client, WriteAck};
+use crate::outcome::{Failure, GARBAGE, Outcome};
+use crate::request::Request;
 use crate::rpc::{self, Call, Refusal, Reply};
+use crate::service::Service;
 use crate::status::Status;
 use crate::xdr::Writer;
 use weft_block::Rope;
-
-/// NFS's number.
-pub(crate) const PROGRAM: u32 = 100_003;
 
 /// Longest name or target of a link that is looked at (`PATH_MAX`).
 const PATH_BYTES_MAX: usize = 4096;

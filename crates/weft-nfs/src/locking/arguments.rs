@@ -1,6 +1,7 @@
 //! Arguments of NLM's calls (X/Open XNFS 14; RFC 1813 Appendix II).
 
-use crate::dispatch::{Failure, GARBAGE, Request};
+use crate::outcome::{Failure, GARBAGE};
+use crate::request::Request;
 use crate::xdr::Writer;
 use weft_vfs::FileId;
 use weft_vfs::locks::LockRange;

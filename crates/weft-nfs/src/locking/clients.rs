@@ -10,9 +10,9 @@
 
 use super::Message;
 use super::room::{Place, Room};
-use crate::dispatch::Failure;
 use crate::export::Client;
 use crate::machine::machine;
+use crate::outcome::Failure;
 use crate::refused::Refused;
 use crate::status::Status;
 use parking_lot::Mutex;

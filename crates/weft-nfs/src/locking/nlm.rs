@@ -5,9 +5,11 @@
 
 use super::arguments::{Lock, OBJECT_BYTES_MAX, bool, cookie, name, owner, u32};
 use super::{Locking, Message, Peer};
-use crate::dispatch::{Failure, Outcome, Request, Service};
 use crate::export::Client;
+use crate::outcome::{Failure, Outcome};
+use crate::request::Request;
 use crate::rpc::{self, Call, Refusal};
+use crate::service::Service;
 use crate::status::Status;
 use crate::xdr::{Reader, Writer};
 use weft_vfs::locks::{
@@ -15,8 +17,6 @@ use weft_vfs::locks::{
 };
 use weft_vfs::{Access, FileId, Kind};
 
-/// NLM's number.
-pub(crate) const PROGRAM: u32 = 100_021;
 /// Procedure that notifies a client of a granted lock that it waited for.
 pub(crate) const GRANTED: u32 = 5;
 

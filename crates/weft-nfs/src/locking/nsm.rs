@@ -4,13 +4,12 @@
 //! Only calls of other hosts are answered; it monitors no host for programs of this one.
 
 use super::arguments::NAME_BYTES_MAX;
-use crate::dispatch::{Outcome, Service};
 use crate::export::Client;
+use crate::outcome::Outcome;
 use crate::rpc::{self, Call, Refusal};
+use crate::service::Service;
 use crate::xdr::Writer;
 
-/// NSM's number.
-pub(crate) const PROGRAM: u32 = 100_024;
 /// Procedure by which a host reports that it has restarted.
 pub(crate) const NOTIFY: u32 = 6;
 

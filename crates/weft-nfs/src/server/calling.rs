@@ -3,7 +3,8 @@
 use super::record::mark;
 use crate::export::Transport;
 use crate::locking::Peer;
-use crate::portmap::{self, parse_universal};
+use crate::portmap::parse_universal;
+use crate::programs::PORTMAP;
 use crate::rpc::{self, Procedure};
 use crate::xdr::{Reader, Writer};
 use std::io;
@@ -68,7 +69,7 @@ pub(super) async fn port_of(peer: &Peer, portmapper: u16, procedure: Procedure) 
         arguments.opaque(b"");
         arguments.opaque(b"");
     }
-    let asked = Procedure { program: portmap::PROGRAM, version, number: 3 };
+    let asked = Procedure { program: PORTMAP, version, number: 3 };
     let to = SocketAddr::new(peer.address, portmapper);
     // Versions 3 and 4 report an address for the transport of the question (RFC 1833 2.2.1).
     let over = if version == 2 { Transport::Udp } else { peer.transport };

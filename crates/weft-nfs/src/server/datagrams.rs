@@ -4,8 +4,9 @@
 use super::serving::requester;
 use super::waits::Begun;
 use super::{May, Shared, waiting};
-use crate::dispatch::Outcome;
+use crate::dispatch;
 use crate::export::{Client, Transport};
+use crate::outcome::Outcome;
 use crate::rpc::{self, NoCall};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -72,7 +73,7 @@ fn answer(shared: &Shared, local: IpAddr, peer: SocketAddr, message: &[u8]) -> O
     // Whether the caller still waits is unknown.
     let Begun::New(number) = shared.waits.begin(None, None) else { return None };
     set_requester(requester(shared, &client, &call, number));
-    let outcome = shared.service.serve(&client, &call);
+    let outcome = dispatch::serve(&shared.service, &client, &call);
     set_requester(Requester::default());
     shared.waits.end(number);
     match outcome {

@@ -4,9 +4,9 @@
 use super::portmapper::{Portmapper, Registered};
 use super::turns::Turns;
 use super::{LockOptions, ServerError, Shared, accept, datagrams, notices};
-use crate::dispatch::Service;
 use crate::locking::{Earlier, Locking, Message};
-use crate::portmap::{mappings, own_mappings};
+use crate::programs::{mappings, own_mappings};
+use crate::service::Service;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;

@@ -7,6 +7,7 @@ use super::{LockOptions, May, Shared, waiting};
 use crate::export::Transport;
 use crate::locking::nlm::{self, LockStatus};
 use crate::locking::{Earlier, Message, Peer, nsm};
+use crate::programs::{NLM, NSM};
 use crate::rpc::Procedure;
 use std::collections::HashSet;
 use std::io;
@@ -59,12 +60,12 @@ pub(super) async fn send(mut messages: UnboundedReceiver<Message>, portmapper: u
 async fn send_one(message: Message, portmapper: u16, vfs: &Vfs, turns: &Turns) {
     match message {
         Message::Result { to, procedure, arguments, place: _place } => {
-            let procedure = Procedure { program: nlm::PROGRAM, version: 4, number: procedure };
+            let procedure = Procedure { program: NLM, version: 4, number: procedure };
             // If it is lost, the client asks again.
             let _ = turns.call(to.address, call_program(&to, portmapper, procedure, &arguments)).await;
         }
         Message::Granted { to, arguments, ino, request, grant, place: _place } => {
-            let procedure = Procedure { program: nlm::PROGRAM, version: 4, number: nlm::GRANTED };
+            let procedure = Procedure { program: NLM, version: 4, number: nlm::GRANTED };
             let mut tries = Tries::during(GRANT_TIMEOUT);
             loop {
                 let call = async {
@@ -138,7 +139,7 @@ async fn tell(to: &Peer, portmapper: u16, state: u32, turns: &Turns) {
 
 /// Notifies a host that this one has restarted, by all the names that it may know it by.
 async fn notify(to: &Peer, portmapper: u16, state: u32) -> io::Result<()> {
-    let procedure = Procedure { program: nsm::PROGRAM, version: 1, number: nsm::NOTIFY };
+    let procedure = Procedure { program: NSM, version: 1, number: nsm::NOTIFY };
     let node = rustix::system::uname();
     let name = node.nodename().to_bytes();
     let address = to.local.to_string();

@@ -3,7 +3,8 @@
 use super::ServerError;
 use super::calling::call;
 use crate::export::Transport;
-use crate::portmap::{self, Mapping, parse_universal, universal};
+use crate::portmap::{parse_universal, universal};
+use crate::programs::{Mapping, PORTMAP};
 use crate::rpc::Procedure;
 use crate::xdr::{Reader, Writer};
 use std::io;
@@ -96,7 +97,7 @@ impl Registered {
         arguments.opaque(mapping.transport.name(self.address).as_bytes());
         arguments.opaque(universal(self.address, mapping.port).as_bytes());
         arguments.opaque(b"");
-        let procedure = Procedure { program: portmap::PROGRAM, version: 4, number: ask as u32 };
+        let procedure = Procedure { program: PORTMAP, version: 4, number: ask as u32 };
         let from = self.portmapper.ip();
         // An address is reported for the transport of the question.
         let over = if matches!(ask, Ask::Address) { mapping.transport } else { Transport::Tcp };

@@ -13,9 +13,9 @@
 use super::replies::Ready;
 use crate::export::{Client, RESERVED_PORTS_END};
 use crate::machine::machine;
+use crate::programs::NFS;
 use crate::rpc::{Call, Procedure, Reply};
 use crate::status::Status;
-use crate::v3;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::collections::VecDeque;
@@ -102,7 +102,7 @@ pub(super) struct ReplayCache(Mutex<Peers>);
 /// True if doing it twice differs from doing it once.
 pub(super) fn must_not_be_repeated(procedure: Procedure) -> bool {
     // Writing the same bytes again is harmless, setting attributes under a guard is not.
-    procedure.program == v3::PROGRAM && matches!(procedure.number, 2 | 8..=15)
+    procedure.program == NFS && matches!(procedure.number, 2 | 8..=15)
 }
 
 /// True if nothing was done, and never will be by this call: it was refused, or its file is gone.
@@ -216,7 +216,7 @@ mod tests {
     use crate::rpc::tests::call;
     use tokio::sync::mpsc::unbounded_channel;
 
-    const REMOVE: Procedure = Procedure { program: v3::PROGRAM, version: 3, number: 12 };
+    const REMOVE: Procedure = Procedure { program: NFS, version: 3, number: 12 };
 
     fn client(address: &str, port: u16) -> Client {
         let address = address.parse().unwrap();
@@ -230,7 +230,7 @@ mod tests {
 
     /// Returns the reply to a call that was carried out, with `status`.
     fn reply(status: Status) -> Reply {
-        v3::failed(7, REMOVE.number, status)
+        crate::v3::failed(7, REMOVE.number, status)
     }
 
     #[test]

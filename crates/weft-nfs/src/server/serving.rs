@@ -5,9 +5,12 @@ use super::replay::{Found, Key, must_not_be_repeated};
 use super::replies::Ready;
 use super::waits::{Alike, Asker, Begun};
 use super::{May, Shared, waiting};
-use crate::dispatch::Outcome;
+use crate::dispatch;
 use crate::export::{Client, NOBODY};
 use crate::machine::machine;
+use crate::outcome::Outcome;
+use crate::programs::NFS;
+use crate::request::acts_as;
 use crate::rpc::{self, Auth, Call, NoCall, Refusal, Reply};
 use crate::v3;
 use std::sync::{Arc, Weak};
@@ -51,7 +54,7 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
         }
     };
     // Calls that are not let in are refused below, and not known here.
-    let is_known = must_not_be_repeated(call.procedure) && shared.service.acts_as(client, &call).is_some();
+    let is_known = must_not_be_repeated(call.procedure) && acts_as(&shared.service, client, &call).is_some();
     let key = match is_known.then(|| shared.replays.find(client, &call, message, sender)) {
         None => None,
         Some(Found::New(key)) => Some(key),
@@ -59,7 +62,7 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
         Some(Found::Running) => return Next::Nothing,
     };
     let asker = |bytes: usize| Asker { sender: sender.clone(), xid: call.xid, procedure: call.procedure, bytes };
-    match shared.service.serve(client, &call) {
+    match dispatch::serve(&shared.service, client, &call) {
         Outcome::Reply(reply) => {
             if let Some(key) = key {
                 shared.replays.answered(key, &reply);
@@ -103,7 +106,7 @@ fn wait(
 /// Returns the requester of `call`, which waits under `number`.
 pub(super) fn requester(shared: &Shared, client: &Client, call: &Call<'_>, number: u64) -> Requester {
     let acts_as = match &call.auth {
-        _ if call.procedure.program == v3::PROGRAM => shared.service.acts_as(client, call),
+        _ if call.procedure.program == NFS => acts_as(&shared.service, client, call),
         Auth::Sys(who) => Some(who.clone()),
         Auth::None | Auth::Tls => None,
     };
@@ -126,7 +129,7 @@ impl Waiter {
         set_requester(requester);
         let outcome = waiting(May::Wait, || {
             let call: Call<'_> = rpc::parse(message).expect("it was read before");
-            shared.service.serve(client, &call)
+            dispatch::serve(&shared.service, client, &call)
         });
         set_requester(Requester::default());
         let running = |asker| Running { shared: shared.clone(), asker, key };

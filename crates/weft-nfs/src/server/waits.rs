@@ -12,6 +12,7 @@
 
 use super::replies::Ready;
 use crate::export::{Client, RESERVED_PORTS_END};
+use crate::programs::NFS;
 use crate::rpc::{Auth, Call, Procedure, Reply};
 use crate::status::Status;
 use crate::v3;
@@ -70,7 +71,7 @@ impl Alike {
     /// it may change something.
     pub(super) fn of(client: &Client, call: &Call<'_>) -> Option<Alike> {
         let Procedure { program, number, .. } = call.procedure;
-        let reads = program == v3::PROGRAM && v3::only_reads(number);
+        let reads = program == NFS && v3::only_reads(number);
         let arguments = call.arguments.rest();
         if !reads || arguments.len() > ARGUMENTS_MAX {
             return None;
@@ -267,7 +268,7 @@ mod tests {
     use crate::rpc::tests::call;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-    const READ: Procedure = Procedure { program: v3::PROGRAM, version: 3, number: 6 };
+    const READ: Procedure = Procedure { program: NFS, version: 3, number: 6 };
 
     fn alike(port: u16, uid: u32, procedure: Procedure, xid: u32) -> Option<Alike> {
         let here = IpAddr::from([127, 0, 0, 1]);

@@ -1,9 +1,9 @@
 //! A client that writes calls in bytes, and reads replies.
 
+use crate::programs::{MOUNT, NFS};
 use crate::rpc::Procedure;
 use crate::rpc::tests::call;
 use crate::xdr::{Reader, Writer};
-use crate::{mount, v3};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
@@ -154,7 +154,7 @@ impl Client {
     pub(super) fn mount(&mut self, path: &str) -> Answer {
         let mut arguments = Writer::default();
         arguments.opaque(path.as_bytes());
-        self.call(Procedure { program: mount::PROGRAM, version: 3, number: 1 }, arguments)
+        self.call(Procedure { program: MOUNT, version: 3, number: 1 }, arguments)
     }
 
     /// Returns a client of the same volume over another connection, as user `uid`.
@@ -166,7 +166,7 @@ impl Client {
 
     /// Calls a procedure of NFS.
     pub(super) fn nfs(&mut self, number: u32, arguments: Writer) -> Answer {
-        self.call(Procedure { program: v3::PROGRAM, version: 3, number }, arguments)
+        self.call(Procedure { program: NFS, version: 3, number }, arguments)
     }
 
     pub(super) fn call(&mut self, procedure: Procedure, arguments: Writer) -> Answer {

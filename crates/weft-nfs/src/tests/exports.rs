@@ -3,9 +3,9 @@
 use super::client::{Client, arguments};
 use super::{open_to_all, serve, server, server_of};
 use crate::export::Exports;
+use crate::programs::{MOUNT, NFS};
 use crate::rpc::Procedure;
 use crate::server::outsiders::OF_ADDRESS_MAX;
-use crate::{mount, v3};
 use std::io::Read;
 use std::time::Duration;
 use weft_vfs::{Caller, Ino, Kind, MakeNode, RenameMode};
@@ -89,11 +89,11 @@ fn who_is_not_let_in_is_answered_and_keeps_no_place_for_long() {
     };
     let mut first = Client::connect(default.address());
     first.stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    answers(&mut first, v3::PROGRAM);
+    answers(&mut first, NFS);
     // Programs that mount make sure of the server from such ports.
     let mut others: Vec<Client> = (0..OF_ADDRESS_MAX).map(|_| Client::connect(default.address())).collect();
     for client in others.iter_mut().rev() {
-        answers(client, mount::PROGRAM);
+        answers(client, MOUNT);
     }
     assert_eq!(first.stream.read(&mut [0; 1]).unwrap(), 0, "the oldest made room");
     let stats = served.vfs.stats().nfs.expect("served");
@@ -134,7 +134,7 @@ fn mounting_tells_nothing_of_what_lies_below_a_closed_directory() {
 
 /// Returns the paths that DUMP reports.
 fn dumped(client: &mut Client) -> Vec<Vec<u8>> {
-    client.ask(Procedure { program: mount::PROGRAM, version: 3, number: 2 }, arguments(|_| {}));
+    client.ask(Procedure { program: MOUNT, version: 3, number: 2 }, arguments(|_| {}));
     // In other calls the first word is a status.
     let mut answer = client.answered();
     let (mut has_more, mut paths) = (answer.status == 1, Vec::new());
@@ -169,7 +169,7 @@ fn calls_that_are_not_let_in_push_no_replies_out() {
     let mut client = served.client("/");
     let root = client.root.clone();
     client.create(&root, "file", 0o600).unwrap();
-    let remove = Procedure { program: v3::PROGRAM, version: 3, number: 12 };
+    let remove = Procedure { program: NFS, version: 3, number: 12 };
     assert_eq!(client.remove(&root, "file"), 0);
     // Handles that nobody gave out, from the same address.
     let mut attacker = Client::connect(served.server.address());

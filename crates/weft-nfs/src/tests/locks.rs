@@ -4,12 +4,13 @@
 mod bounds;
 
 use super::client::{Client, Handle, arguments};
-use crate::locking::{nlm, nsm};
+use crate::locking::nlm;
+use crate::portmap;
+use crate::programs::{MOUNT, NFS, NLM, NSM, PORTMAP};
 use crate::rpc::tests::call;
 use crate::rpc::{self, Procedure};
 use crate::server::{LockOptions, Options, Server};
 use crate::xdr::{Reader, Writer};
-use crate::{mount, portmap, v3};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
@@ -67,21 +68,21 @@ impl Host {
     /// Answers a question for the port of a program.
     fn tell_port(&self, program: u32, version: u32, port: u16) {
         let (procedure, arguments) = Host::answer(&self.portmapper, &u32::from(port).to_be_bytes());
-        assert_eq!(procedure, Procedure { program: portmap::PROGRAM, version: 2, number: 3 });
+        assert_eq!(procedure, Procedure { program: PORTMAP, version: 2, number: 3 });
         let mut asked = Reader::new(&arguments);
         assert_eq!((asked.u32(), asked.u32()), (Some(program), Some(version)));
     }
 
     /// Takes a call to the lock manager, and answers it with a status. Returns its arguments.
     fn be_called(&self, number: u32, status: u32) -> Vec<u8> {
-        self.tell_port(nlm::PROGRAM, 4, self.manager.local_addr().expect("bound").port());
+        self.tell_port(NLM, 4, self.manager.local_addr().expect("bound").port());
         let (mut stream, _) = self.manager.accept().expect("a connection");
         let mut mark = [0; 4];
         stream.read_exact(&mut mark).expect("a call");
         let mut message = vec![0; (u32::from_be_bytes(mark) & !(1 << 31)) as usize];
         stream.read_exact(&mut message).expect("a call");
         let call = rpc::parse(&message).expect("a call");
-        assert_eq!(call.procedure, Procedure { program: nlm::PROGRAM, version: 4, number });
+        assert_eq!(call.procedure, Procedure { program: NLM, version: 4, number });
         let mut reply = rpc::success(call.xid);
         reply.opaque(b"cook");
         reply.u32(status);
@@ -94,7 +95,7 @@ impl Host {
     /// Takes a notice of a restart. Returns the host's name and the state.
     fn be_notified(&self) -> (Vec<u8>, u32) {
         let (procedure, arguments) = Host::answer(&self.monitor, &[]);
-        assert_eq!(procedure, Procedure { program: nsm::PROGRAM, version: 1, number: 6 });
+        assert_eq!(procedure, Procedure { program: NSM, version: 1, number: 6 });
         let mut notice = Reader::new(&arguments);
         (notice.opaque(1024).expect("a name").to_vec(), notice.u32().expect("a state"))
     }
@@ -204,7 +205,7 @@ impl Locked {
 }
 
 fn nlm_procedure(number: u32) -> Procedure {
-    Procedure { program: nlm::PROGRAM, version: 4, number }
+    Procedure { program: NLM, version: 4, number }
 }
 
 /// Calls a procedure of NLM. Returns the status.
@@ -361,7 +362,7 @@ fn reservations_deny_others_and_go_with_the_client() {
         to.u32(3);
     });
     let Some(socket) = reserved_port() else { return };
-    let manager = SocketAddr::new(locked.server.address().ip(), port_of(&locked, nlm::PROGRAM, 4, 17));
+    let manager = SocketAddr::new(locked.server.address().ip(), port_of(&locked, NLM, 4, 17));
     ask_from(&socket, manager, nlm_procedure(23), free_all).expect("taken");
     assert_eq!(locked.try_lock(&mut client, 2, (0, 1)), GRANTED);
     assert_eq!(nlm(&mut client, 20, share(b"c", 3, 3)), GRANTED);
@@ -393,7 +394,7 @@ fn ask_from(socket: &UdpSocket, to: SocketAddr, procedure: Procedure, arguments:
 
 /// Returns the port that the portmapper reports for a program.
 fn port_of(locked: &Locked, program: u32, version: u32, transport: u32) -> u16 {
-    let asked = Procedure { program: portmap::PROGRAM, version: 2, number: 3 };
+    let asked = Procedure { program: PORTMAP, version: 2, number: 3 };
     let to = arguments(|to| [program, version, transport, 0].into_iter().for_each(|word| to.u32(word)));
     let results = ask(locked.portmapper(), asked, to).expect("an answer");
     u16::try_from(Reader::new(&results).u32().expect("a port")).expect("a port")
@@ -404,14 +405,14 @@ fn a_client_that_has_restarted_holds_nothing_any_more() {
     let locked = open();
     let mut client = locked.client();
     assert_eq!(locked.try_lock(&mut client, 1, (0, 10)), GRANTED);
-    let monitor = SocketAddr::new(locked.server.address().ip(), port_of(&locked, nsm::PROGRAM, 1, 17));
+    let monitor = SocketAddr::new(locked.server.address().ip(), port_of(&locked, NSM, 1, 17));
     let notice = |name: &[u8]| {
         arguments(|to| {
             to.opaque(name);
             to.u32(5);
         })
     };
-    let procedure = Procedure { program: nsm::PROGRAM, version: 1, number: 6 };
+    let procedure = Procedure { program: NSM, version: 1, number: 6 };
     // Any user of that host can say so from such a port.
     ask(monitor, procedure, notice(b"HERE.example.org")).expect("taken");
     assert_eq!(locked.try_lock(&mut client, 2, (0, 10)), DENIED);
@@ -441,7 +442,7 @@ fn after_a_restart_clients_are_told_and_claim_what_they_held_before_others_can()
     // Ends it without notice, like a kill.
     drop((first, client));
     let second = locked(&store, "/ *(no_root_squash)", Duration::from_secs(3600));
-    second.host.tell_port(nsm::PROGRAM, 1, second.host.monitor.local_addr().expect("bound").port());
+    second.host.tell_port(NSM, 1, second.host.monitor.local_addr().expect("bound").port());
     let (name, state) = second.host.be_notified();
     assert_eq!((name.as_slice(), state), (b"127.0.0.2".as_slice(), 3));
     assert_eq!(second.host.be_notified().1, 3, "by its other name");
@@ -451,7 +452,7 @@ fn after_a_restart_clients_are_told_and_claim_what_they_held_before_others_can()
     assert_eq!(nlm(&mut client, 2, second.lock_arguments((true, true), 1, (0, 10), true)), GRANTED);
     drop((second, client));
     let third = locked(&store, "/ *(no_root_squash)", Duration::ZERO);
-    third.host.tell_port(nsm::PROGRAM, 1, third.host.monitor.local_addr().expect("bound").port());
+    third.host.tell_port(NSM, 1, third.host.monitor.local_addr().expect("bound").port());
     assert_eq!(third.host.be_notified().1, 5);
     let mut client = third.client();
     while third.try_lock(&mut client, 2, (0, 10)) == GRACE {
@@ -473,17 +474,16 @@ fn after_a_restart_clients_are_told_and_claim_what_they_held_before_others_can()
 fn the_portmapper_tells_where_all_is_and_is_told_nothing() {
     let locked = open();
     let port = locked.server.address().port();
-    for (program, version) in [(v3::PROGRAM, 3), (mount::PROGRAM, 3), (nlm::PROGRAM, 4), (nsm::PROGRAM, 1)] {
+    for (program, version) in [(NFS, 3), (MOUNT, 3), (NLM, 4), (NSM, 1)] {
         assert_eq!(port_of(&locked, program, version, 6), port, "{program}");
     }
-    assert_eq!(port_of(&locked, v3::PROGRAM, 4, 6), port, "there it is told which versions there are");
-    assert_eq!(port_of(&locked, v3::PROGRAM, 3, 17), 0);
+    assert_eq!(port_of(&locked, NFS, 4, 6), port, "there it is told which versions there are");
+    assert_eq!(port_of(&locked, NFS, 3, 17), 0);
     assert_eq!(port_of(&locked, 7, 1, 6), 0);
-    let ask =
-        |version, number, to| ask(locked.portmapper(), Procedure { program: portmap::PROGRAM, version, number }, to);
+    let ask = |version, number, to| ask(locked.portmapper(), Procedure { program: PORTMAP, version, number }, to);
     let address = |version| {
         arguments(|to| {
-            to.u32(v3::PROGRAM);
+            to.u32(NFS);
             to.u32(version);
             [b"tcp".as_slice(), b"", b""].into_iter().for_each(|text| to.opaque(text));
         })
@@ -497,7 +497,7 @@ fn the_portmapper_tells_where_all_is_and_is_told_nothing() {
     assert_eq!(ask(5, 0, Writer::default()), None);
     // All of them, over a connection.
     let mut client = Client { stream: TcpStream::connect(locked.portmapper()).expect("connects"), ..locked.client() };
-    let mut answer = client.call(Procedure { program: portmap::PROGRAM, version: 2, number: 4 }, Writer::default());
+    let mut answer = client.call(Procedure { program: PORTMAP, version: 2, number: 4 }, Writer::default());
     let mut listed = Vec::new();
     let mut more = answer.status == 1;
     while more {
@@ -505,13 +505,13 @@ fn the_portmapper_tells_where_all_is_and_is_told_nothing() {
         more = answer.bool();
     }
     answer.end();
-    assert!(listed.contains(&[v3::PROGRAM, 3, 6, u32::from(port)]) && listed.len() == 13, "{listed:?}");
+    assert!(listed.contains(&[NFS, 3, 6, u32::from(port)]) && listed.len() == 13, "{listed:?}");
 }
 
 #[test]
 fn datagrams_reach_all_but_nfs_and_garbage_is_not_answered() {
     let locked = open();
-    let manager = SocketAddr::new(locked.server.address().ip(), port_of(&locked, nlm::PROGRAM, 4, 17));
+    let manager = SocketAddr::new(locked.server.address().ip(), port_of(&locked, NLM, 4, 17));
     let results = ask(manager, nlm_procedure(2), locked.lock_arguments((false, true), 1, (0, 1), false));
     let expected = arguments(|to| {
         to.opaque(b"cook");
@@ -519,7 +519,7 @@ fn datagrams_reach_all_but_nfs_and_garbage_is_not_answered() {
     })
     .into_bytes();
     assert_eq!(results, Some(expected));
-    assert_eq!(ask(manager, Procedure { program: v3::PROGRAM, version: 3, number: 0 }, Writer::default()), None);
+    assert_eq!(ask(manager, Procedure { program: NFS, version: 3, number: 0 }, Writer::default()), None);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     for garbage in [&b""[..], b"garbage", &[0; 8000], &[0xff; 40]] {
         socket.send_to(garbage, manager).expect("sent");
@@ -540,8 +540,8 @@ fn datagrams_are_let_in_by_the_port_that_they_come_from() {
     let file = open.file.clone();
     let locked = Locked { vfs: open.vfs.clone(), server, host, file, ino: open.ino };
     let at = |program, version| SocketAddr::new(address.ip(), port_of(&locked, program, version, 17));
-    let (mounts, manager) = (at(mount::PROGRAM, 3), at(nlm::PROGRAM, 4));
-    let mnt = Procedure { program: mount::PROGRAM, version: 3, number: 1 };
+    let (mounts, manager) = (at(MOUNT, 3), at(NLM, 4));
+    let mnt = Procedure { program: MOUNT, version: 3, number: 1 };
     let status = |results: Option<Vec<u8>>, skipped| {
         let results = results.expect("answered");
         let mut results = Reader::new(&results);

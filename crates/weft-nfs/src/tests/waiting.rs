@@ -2,15 +2,15 @@
 
 use super::client::{Client, arguments};
 use super::{Served, serve, serve_with};
+use crate::programs::NFS;
 use crate::rpc::Procedure;
 use crate::server::waits::{LATE_AFTER_LOOKS, UNASKED_LOOKS};
-use crate::v3;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
 use weft_vfs::{Caller, Exported, FileId, Ino, Kind, LinkDefinition, MakeNode, Options, SetAttributes, Stats};
 
 const JUKEBOX: u32 = 10008;
-const READ: Procedure = Procedure { program: v3::PROGRAM, version: 3, number: 6 };
+const READ: Procedure = Procedure { program: NFS, version: 3, number: 6 };
 /// Time after which something is wrong.
 const TOO_LONG: Duration = Duration::from_secs(30);
 

@@ -2,13 +2,13 @@
 
 use super::client::{Client, arguments, place};
 use super::open_to_all;
+use crate::programs::{MOUNT, NFS};
 use crate::rpc::Procedure;
 use crate::rpc::tests::call;
-use crate::{mount, v3};
 use std::io::{Read, Write};
 use std::time::Duration;
 
-const NFS: Procedure = Procedure { program: v3::PROGRAM, version: 3, number: 1 };
+const GETATTR: Procedure = Procedure { program: NFS, version: 3, number: 1 };
 
 fn words(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks(4).map(|word| u32::from_be_bytes(word.try_into().expect("replies have whole words"))).collect()
@@ -24,14 +24,11 @@ fn programs_versions_and_procedures_that_are_not_there_are_refused_by_name() {
     let served = open_to_all();
     let mut client = served.client("/");
     let ask = |client: &mut Client, procedure| answer_to(client, &call(5, procedure, 0, &[]).into_bytes());
-    assert_eq!(ask(&mut client, Procedure { program: 99, ..NFS }), [5, 1, 0, 0, 0, 1]);
-    assert_eq!(ask(&mut client, Procedure { version: 2, ..NFS }), [5, 1, 0, 0, 0, 2, 3, 3]);
-    assert_eq!(
-        ask(&mut client, Procedure { program: mount::PROGRAM, version: 1, number: 1 }),
-        [5, 1, 0, 0, 0, 2, 3, 3]
-    );
-    assert_eq!(ask(&mut client, Procedure { number: 22, ..NFS }), [5, 1, 0, 0, 0, 3]);
-    assert_eq!(ask(&mut client, Procedure { program: mount::PROGRAM, version: 3, number: 6 }), [5, 1, 0, 0, 0, 3]);
+    assert_eq!(ask(&mut client, Procedure { program: 99, ..GETATTR }), [5, 1, 0, 0, 0, 1]);
+    assert_eq!(ask(&mut client, Procedure { version: 2, ..GETATTR }), [5, 1, 0, 0, 0, 2, 3, 3]);
+    assert_eq!(ask(&mut client, Procedure { program: MOUNT, version: 1, number: 1 }), [5, 1, 0, 0, 0, 2, 3, 3]);
+    assert_eq!(ask(&mut client, Procedure { number: 22, ..GETATTR }), [5, 1, 0, 0, 0, 3]);
+    assert_eq!(ask(&mut client, Procedure { program: MOUNT, version: 3, number: 6 }), [5, 1, 0, 0, 0, 3]);
 }
 
 #[test]
@@ -39,7 +36,7 @@ fn arguments_cut_short_are_garbage_whatever_the_procedure() {
     let served = open_to_all();
     let mut client = served.client("/");
     for number in 1..=21 {
-        let message = call(5, Procedure { number, ..NFS }, 0, &[]).into_bytes();
+        let message = call(5, Procedure { number, ..GETATTR }, 0, &[]).into_bytes();
         assert_eq!(answer_to(&mut client, &message), [5, 1, 0, 0, 0, 4], "procedure {number}");
     }
 }
@@ -62,7 +59,7 @@ fn a_call_may_come_in_fragments_and_many_at_once() {
     let served = open_to_all();
     let mut client = served.client("/");
     let root = client.root.clone();
-    let mut message = call(9, NFS, 0, &[]).into_bytes();
+    let mut message = call(9, GETATTR, 0, &[]).into_bytes();
     message.extend(arguments(|to| to.opaque(&root)).into_bytes());
     for (at, part) in message.chunks(7).enumerate() {
         let last = if (at + 1) * 7 >= message.len() { 1 << 31 } else { 0 };
@@ -80,7 +77,7 @@ fn a_call_that_comes_again_over_another_connection_is_not_done_again() {
     let mut client = served.client("/");
     let root = client.root.clone();
     client.create(&root, "file", 0o600).unwrap();
-    let mut remove = call(77, Procedure { number: 12, ..NFS }, 0, &[]).into_bytes();
+    let mut remove = call(77, Procedure { number: 12, ..GETATTR }, 0, &[]).into_bytes();
     remove.extend(place(&root, "file").into_bytes());
     let first = answer_to(&mut client, &remove);
     assert_eq!(first[6], 0);
@@ -99,7 +96,7 @@ fn a_client_that_takes_no_replies_holds_up_no_other_and_takes_bounded_memory() {
     client.write(&file, 0, &vec![1; 1 << 20], 0);
     let mut slow = client.as_user(0, &[]);
     slow.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    let mut read = call(1, Procedure { number: 6, ..NFS }, 0, &[]).into_bytes();
+    let mut read = call(1, Procedure { number: 6, ..GETATTR }, 0, &[]).into_bytes();
     read.extend(
         arguments(|to| {
             to.opaque(&file);

@@ -2,7 +2,8 @@
 //! their encoding.
 
 use super::{DATA_BYTES_MAX, Done, Served};
-use crate::dispatch::{Failure, GARBAGE, Request};
+use crate::outcome::{Failure, GARBAGE};
+use crate::request::Request;
 use crate::status::Status;
 use crate::xdr::{Reader, Writer};
 use weft_vfs::{Access, Attributes, Changed, Kind, SetAttributes, SetTime, Timestamp};

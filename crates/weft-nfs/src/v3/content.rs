@@ -2,7 +2,8 @@
 
 use super::attributes::{change, optional};
 use super::{DATA_BYTES_MAX, Done, Served};
-use crate::dispatch::{GARBAGE, Request};
+use crate::outcome::GARBAGE;
+use crate::request::Request;
 use crate::status::Status;
 use crate::xdr::Writer;
 use weft_vfs::{Changed, Kind};

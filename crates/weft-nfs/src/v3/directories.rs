@@ -5,7 +5,8 @@
 
 use super::attributes::optional;
 use super::{Done, Served};
-use crate::dispatch::{Failure, GARBAGE, Request};
+use crate::outcome::{Failure, GARBAGE};
+use crate::request::Request;
 use crate::status::Status;
 use crate::xdr::Writer;
 use weft_vfs::{Attributes, Cookie, DirEntry, ErrorKind, FileId, Ino};

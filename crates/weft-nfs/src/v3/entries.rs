@@ -2,7 +2,8 @@
 
 use super::attributes::{change, optional, read_changes};
 use super::{Done, Served, name};
-use crate::dispatch::{Failure, GARBAGE, Request};
+use crate::outcome::{Failure, GARBAGE};
+use crate::request::Request;
 use crate::status::Status;
 use crate::xdr::Writer;
 use weft_vfs::{Attributes, Changed, FileId, IfExists, Kind, MakeNode, SetAttributes, SetTime, Timestamp};
