@@ -1,7 +1,7 @@
 //! Advice in messages. Its commands name the volume that the user typed.
 
 use crate::arguments::Command;
-use crate::command::transfer::in_volume;
+use crate::named::in_volume;
 use crate::shown;
 use anyhow::Error;
 use std::path::Path;
@@ -49,13 +49,13 @@ pub fn is_about(command: &Command) {
 /// Returns a volume as a word of a command, without a password in its URL.
 fn of(volume: &Path) -> Option<String> {
     // A directory where a volume is mounted is no volume.
-    let volume = crate::command::mounted::volume_at(volume);
+    let volume = crate::mounted::volume_at(volume);
     Some(shown::location(&Location::parse(&volume).ok()?))
 }
 
 /// The same of the volume that is mounted at `directory`, if one is.
 fn of_mount(directory: &Path) -> Option<String> {
-    if crate::command::mounted::is_mount_point(directory) { of(directory) } else { None }
+    if crate::mounted::is_mount_point(directory) { of(directory) } else { None }
 }
 
 /// Returns `text` with the volume in each command that it names. Filled text stays as it is.

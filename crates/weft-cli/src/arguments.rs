@@ -3,6 +3,7 @@
 
 mod computing;
 mod copies;
+mod effects;
 mod examples;
 mod programs;
 mod serving;

@@ -1,12 +1,10 @@
 //! The control socket of a daemon of this program.
 
+use crate::named::{engine, server, volume};
 use crate::opened::Opened;
-use crate::shown;
 use serde_json::Value;
-use std::path::Path;
 use std::sync::Arc;
 use weft_control::{Daemon, Kind, Server};
-use weft_store::Location;
 
 /// A control socket, or the reason that there is none: a daemon serves without one, too.
 #[derive(Clone)]
@@ -50,32 +48,5 @@ impl ControlSocket {
         if let Ok(server) = &*self.0 {
             server.stop();
         }
-    }
-}
-
-/// Returns the volume at `location` as daemons name it, from any directory.
-pub fn volume(location: &Location) -> String {
-    match location.path() {
-        Some(path) => path_of(path),
-        None => location.to_string(),
-    }
-}
-
-/// The server and its database, if the volume at `location` lies in one.
-pub fn server(location: &Location) -> Option<String> {
-    match location {
-        Location::Files(_) => None,
-        Location::Postgres(address) => Some(address.server().to_owned()),
-    }
-}
-
-fn path_of(path: &Path) -> String {
-    shown::path(&path.canonicalize().unwrap_or_else(|_| path.into()))
-}
-
-fn engine(location: &Location) -> &'static str {
-    match location {
-        Location::Files(_) => "sqlite",
-        Location::Postgres(_) => "postgres",
     }
 }

@@ -203,6 +203,6 @@ impl Starting {
     /// Reports that starting failed.
     fn failed(mut self, error: &anyhow::Error) {
         // The front process may be gone.
-        let _ = self.pipe.write_all(crate::command::one_line(error).as_bytes());
+        let _ = self.pipe.write_all(crate::failure::one_line(error).as_bytes());
     }
 }

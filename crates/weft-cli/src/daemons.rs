@@ -1,6 +1,6 @@
 //! Daemons of this user, found by their control sockets and asked over them.
 
-use crate::control_socket;
+use crate::named;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ pub fn of(named: &Path) -> Result<Option<Running>> {
         Some(address) => find(|status| serves_at(status, address)),
         None => {
             let location = Location::parse(named)?;
-            let (volume, server) = (control_socket::volume(&location), control_socket::server(&location));
+            let (volume, server) = (named::volume(&location), named::server(&location));
             find(|status| status["volume"] == *volume && status["server"].as_str() == server.as_deref())
         }
     }

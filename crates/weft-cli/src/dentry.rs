@@ -2,7 +2,7 @@
 //! who may write to a directory on the way can put another one, or a symbolic link, there at any
 //! time.
 
-use crate::command::transfer::proc_path;
+use crate::proc_path::proc_path;
 use anyhow::{Context, Result};
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, openat};

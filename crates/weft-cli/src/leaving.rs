@@ -1,6 +1,6 @@
 //! A volume that a daemon is about to close: it is unmounted, but not all is committed yet.
 
-use crate::command::mounted;
+use crate::mounted;
 use crate::watched::Watched;
 use crate::{daemons, shown};
 use anyhow::{Result, anyhow};

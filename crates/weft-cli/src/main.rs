@@ -16,11 +16,17 @@ mod control_socket;
 mod daemon;
 mod daemons;
 mod dentry;
+mod failure;
+mod findings;
 mod helper;
 mod input;
 mod leaving;
+mod mounted;
+mod named;
+mod notes;
 mod opened;
 mod owner;
+mod proc_path;
 mod secrets;
 mod serving;
 mod shown;
@@ -66,8 +72,8 @@ fn main() -> ExitCode {
     let code = match command::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            tracing::error!("{}", shown::message(&command::one_line(&error)));
-            if error.is::<command::Usage>() {
+            tracing::error!("{}", shown::message(&failure::one_line(&error)));
+            if error.is::<failure::Usage>() {
                 ExitCode::from(2)
             } else if error.is::<opened::Unsettled>() {
                 ExitCode::from(UNSETTLED_CODE)

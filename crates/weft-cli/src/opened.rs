@@ -1,8 +1,8 @@
 //! A volume opened for operations, and closed again.
 
 use crate::advice::filled;
-use crate::command;
 use crate::daemon::{Daemon, Log, may_serve};
+use crate::mounted;
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -37,7 +37,7 @@ pub struct Opened {
 impl Opened {
     /// Opens the volume `named`.
     pub fn open(named: &Path, options: Options, hold: OpenOptions) -> Result<Opened> {
-        let location = command::mounted::unmounted(named)?;
+        let location = mounted::unmounted(named)?;
         let context = || format!("cannot open volume {location}");
         let loss = hold.loss;
         if let Some(path) = location.path() {
@@ -58,7 +58,7 @@ impl Opened {
         let volume = if options.read_only { location.open_to_read(hold) } else { location.open(hold) };
         let volume = volume.with_context(context)?;
         // Printed once, for any number of attempts.
-        command::tell(note);
+        crate::notes::tell(note);
         for lost in &volume.given_up {
             tracing::warn!("going on without what is lost, as asked for: {}", given_up(lost));
         }
@@ -136,7 +136,7 @@ impl Opened {
             if is_taken {
                 tracing::info!("waiting to have it again; unmounting or ending this process ends that");
                 let error = daemon.reexec(&uuid);
-                tracing::error!("{}", command::one_line(&error));
+                tracing::error!("{}", crate::failure::one_line(&error));
             }
             std::process::exit(1);
         };
@@ -166,7 +166,7 @@ impl Opened {
         }
         closed.map_err(|error| match error.kind() {
             ErrorKind::Corrupt => anyhow::Error::from(error).context("what was committed is not whole any more"),
-            _ => Unsettled(command::one_line(&error.into())).into(),
+            _ => Unsettled(crate::failure::one_line(&error.into())).into(),
         })?;
         match missing {
             Some(missing) => Err(anyhow::anyhow!(missing).context("not all changes are in the volume")),

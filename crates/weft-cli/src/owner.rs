@@ -4,7 +4,7 @@
 //! mounted with `allow_other`; and its daemon may answer anything. So root asks as that user, and
 //! trusts the answer as far as that user could have done the same.
 
-use crate::command::mounted;
+use crate::mounted;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use weft_store::user::User;

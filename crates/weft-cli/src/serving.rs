@@ -1,9 +1,9 @@
 //! Settings of daemons that serve a volume, from the arguments.
 
 use crate::arguments::{self, Open, Served, Whose};
-use crate::command::usage;
 use crate::confinement::{self, Files, Serves};
 use crate::daemon::is_reexec;
+use crate::failure::usage;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::Path;

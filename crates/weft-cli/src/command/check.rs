@@ -4,9 +4,9 @@ mod rehearsal;
 mod salvage;
 
 use super::transfer::steps;
-use super::{damages, is_advised, places};
 use crate::advice::{filled, volume};
 use crate::arguments::Check;
+use crate::findings::{damages, is_advised, places};
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -31,8 +31,8 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
         read_data: arguments.read_data,
     };
     refuse_mount_point(&arguments.volume)?;
-    let location = super::mounted::unmounted(&arguments.volume)?;
-    super::tell(location.note(true).filter(|_| !arguments.repair));
+    let location = crate::mounted::unmounted(&arguments.volume)?;
+    crate::notes::tell(location.note(true).filter(|_| !arguments.repair));
     // Before the check, which removes the files that SQLite leaves beside a database that is only
     // read.
     let waiting = location.waiting().unwrap_or_default();
@@ -47,7 +47,7 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     let mut findings = findings.with_context(|| format!("cannot check volume {location}"))?;
     findings.extend(rehearsal::rehearse(&location, &waiting));
     findings.extend(permissions);
-    let mounted = super::mounted::directory_of(&location);
+    let mounted = crate::mounted::directory_of(&location);
     advise_on_segments(&mut findings, mounted.as_deref());
     let count = |outcome| places(findings.iter().filter(|finding| finding.outcome == outcome));
     let (damaged, repaired) = (count(Outcome::Damaged), count(Outcome::Repaired));
@@ -67,8 +67,8 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
 
 /// Refuses a mount point: only a scrub looks at a volume beside its mount.
 fn refuse_mount_point(named: &Path) -> Result<()> {
-    if super::mounted::is_mount_point(named) {
-        let (volume, place) = (super::mounted::volume_at(named), shown::word(named.as_os_str()));
+    if crate::mounted::is_mount_point(named) {
+        let (volume, place) = (crate::mounted::volume_at(named), shown::word(named.as_os_str()));
         bail!(
             "{} is mounted at {place}: 'weft scrub {place}' reads and verifies all of it there; to check it, unmount it \
              first ('weft umount {place}'), and name the volume itself",

@@ -5,9 +5,10 @@
 
 use super::check::{advise_on_segments, print_verdict, verdict_unchanged};
 use super::transfer::{Unfinished, exit_code, steps};
-use super::{damages, places, usage};
 use crate::advice::{filled, is_malformed};
 use crate::arguments::Convert;
+use crate::failure::usage;
+use crate::findings::{damages, places};
 use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ pub fn run(arguments: &Convert) -> ExitCode {
 }
 
 fn convert(arguments: &Convert) -> Result<ExitCode> {
-    let location = super::mounted::unmounted(&arguments.volume)?;
+    let location = crate::mounted::unmounted(&arguments.volume)?;
     match (&location, &arguments.new, arguments.blocks, arguments.layout) {
         (Location::Postgres(address), None, None, Some(layout)) => {
             let bar = steps();
@@ -93,7 +94,7 @@ fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result
     let bar = steps();
     let findings = location.scrub(&mut |progress| bar.show(progress));
     drop(bar);
-    tracing::error!("{}", super::one_line(error));
+    tracing::error!("{}", crate::failure::one_line(error));
     let mut findings = findings.unwrap_or_default();
     advise_on_segments(&mut findings, None);
     if json {

@@ -4,12 +4,22 @@ use super::digest::difference::{Change, Difference, differences};
 use super::digest::list::escape;
 use super::digest::{Source, refuse_volume};
 use super::transfer::{Progress, path_as_json};
-use crate::arguments::Diff;
-use crate::output;
+use crate::arguments::{Diff, Digest};
+use crate::failure::{one_line, usage};
+use crate::{output, shown};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::process::ExitCode;
+
+/// Prints the differences of the two trees that `weft digest --tree` names.
+pub fn trees(arguments: &Digest) -> Result<ExitCode> {
+    let [first, second] = &arguments.paths[..] else {
+        return usage("--tree compares two trees: give two paths".into());
+    };
+    let (first, second) = (first.clone(), second.clone());
+    run(&Diff { first, second, read: arguments.read, json: arguments.json })
+}
 
 /// Prints the differences of two trees. Exit codes are those of diff(1).
 pub fn run(arguments: &Diff) -> Result<ExitCode> {
@@ -20,7 +30,7 @@ pub fn run(arguments: &Diff) -> Result<ExitCode> {
     let found = match found {
         Ok(found) => found,
         Err(error) => {
-            errln!("weft: {}", crate::shown::message(&super::one_line(&error)));
+            errln!("weft: {}", shown::message(&one_line(&error)));
             return Ok(ExitCode::from(2));
         }
     };

@@ -7,8 +7,9 @@ mod plain;
 mod stored;
 mod tree;
 
-use super::transfer::{Place, Progress, in_volume, names, path_as_json};
-use crate::arguments::{Diff, Digest as Arguments};
+use super::transfer::{Place, Progress, names, path_as_json};
+use crate::arguments::Digest as Arguments;
+use crate::named::in_volume;
 use crate::opened::Opened;
 use crate::output;
 use crate::shown;
@@ -29,13 +30,6 @@ use weft_vfs::ErrorKind;
 
 /// Prints digests, or verifies lists of them.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    if arguments.tree {
-        let [first, second] = &arguments.paths[..] else {
-            return Err(super::Usage("--tree compares two trees: give two paths".into()).into());
-        };
-        let (first, second) = (first.clone(), second.clone());
-        return super::diff::run(&Diff { first, second, read: arguments.read, json: arguments.json });
-    }
     if !arguments.check {
         arguments.paths.iter().try_for_each(|path| refuse_volume(path))?;
     }
@@ -53,7 +47,11 @@ pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
         return Ok(());
     }
     let content = [path, OsStr::new(":")].join(OsStr::new(""));
-    super::usage(format!("{} is a volume: its content is {} (with the colon)", path.display(), shown::word(&content)))
+    crate::failure::usage(format!(
+        "{} is a volume: its content is {} (with the colon)",
+        path.display(),
+        shown::word(&content)
+    ))
 }
 
 /// Returns `path` for the beginning of a message, where a second colon follows.
@@ -161,7 +159,7 @@ fn print(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
             Ok(found) => output::write(&Line::new(path.as_bytes(), &found).encode(Reader::of_output())),
             Err(error) => {
                 *(if super::is_found(&error) { &mut damaged } else { &mut unread }) += 1;
-                progress.say(&format!("weft: {}", shown::message(&super::one_line(&error))));
+                progress.say(&format!("weft: {}", shown::message(&crate::failure::one_line(&error))));
             }
         }
     }
@@ -215,7 +213,7 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
                 Err(error) => {
                     unreadable += 1;
                     lost += u64::from(differs(&error));
-                    ("FAILED", super::one_line(&error))
+                    ("FAILED", crate::failure::one_line(&error))
                 }
             };
             if arguments.json {

@@ -1,8 +1,8 @@
 //! `weft info`.
 
-use super::mounted::volume_named;
 use crate::advice::filled;
 use crate::arguments::Info;
+use crate::mounted::volume_named;
 use crate::size::show;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
@@ -11,11 +11,11 @@ use weft_store::{BlockHome, Header, Location, Waiting, postgres, sqlite};
 /// Prints facts about a volume.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
     let location = volume_named(&arguments.volume)?;
-    super::tell(location.note(false));
+    crate::notes::tell(location.note(false));
     let header = location.header().with_context(|| format!("cannot open volume {location}"))?;
-    let waiting = super::tell_of_waiting(&location);
+    let waiting = crate::notes::tell_of_waiting(&location);
     let lost = location.path().and_then(|path| sqlite::lost_segment_files(path).ok()).unwrap_or_default();
-    super::tell(lost.first().map(|first| {
+    crate::notes::tell(lost.first().map(|first| {
         let more = if lost.len() > 1 { format!(", and {} more", lost.len() - 1) } else { String::new() };
         filled(&format!("{first}{more}; 'weft check VOLUME' names its files, and the way out"))
     }));

@@ -1,7 +1,7 @@
 //! `weft init`.
 
-use super::{narrow, usage};
 use crate::arguments::{Blocks, Init};
+use crate::failure::{narrow, usage};
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use std::io::ErrorKind::NotFound;

@@ -1,13 +1,15 @@
 //! `weft link`: makes transformation links, and shows them.
 
-use super::net::{self, Names};
-use super::run::{said, show};
-use super::transfer::{Place, find, in_volume, names, proc_path};
-use super::{mounted, usage};
+use super::networks::{self, Names, said, show};
+use super::transfer::{Place, find, names};
 use crate::arguments::{Link, OnOff};
 use crate::control;
 use crate::dentry::Dentry;
+use crate::failure::usage;
+use crate::mounted;
+use crate::named::{in_volume, resolved};
 use crate::output;
+use crate::proc_path::proc_path;
 use crate::shown;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, RenameFlags, StatxFlags, makedev, statx};
@@ -17,7 +19,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_attributes::Attribute;
 use weft_transform::{Network, picture};
@@ -81,8 +83,8 @@ pub fn run(arguments: &Link) -> Result<ExitCode> {
 
 /// Checks a definition and expands the networks that it names. Reports what is invalid.
 fn checked(mut definition: LinkDefinition, names: &Names) -> Result<LinkDefinition> {
-    definition.network = net::expanded(&definition.network, names)?;
-    definition.write = definition.write.map(|text| net::expanded(&text, names)).transpose()?;
+    definition.network = networks::expanded(&definition.network, names)?;
+    definition.write = definition.write.map(|text| networks::expanded(&text, names)).transpose()?;
     match definition.check() {
         Ok(()) => Ok(definition),
         Err(LinkError::Network(error)) => usage(said(&definition.network, &error)),
@@ -114,7 +116,7 @@ fn make_within(
     let made = || -> Result<()> {
         refuse_view_of_itself(&link, &wanted)?;
         let vfs = &opened.vfs;
-        let definition = checked(wanted, &net::of_volume(vfs)?)?;
+        let definition = checked(wanted, &networks::of_volume(vfs)?)?;
         for (at, target) in definition.targets.iter().enumerate() {
             let kind = find(vfs, &names(target)?)?.kind;
             refuse_kind(at, file_type(kind), &definition.view, OsStr::from_bytes(target))?;
@@ -197,7 +199,7 @@ fn make_mounted(link: &Path, targets: &[OsString], mut wanted: LinkDefinition) -
     refuse_view_of_itself(within.as_os_str().as_bytes(), &wanted)?;
     let parent = link.parent().unwrap_or(&link);
     let names_any = [Some(&wanted.network), wanted.write.as_ref()].into_iter().flatten().any(|text| text.contains('@'));
-    let names = if names_any { net::all(parent.as_os_str())? } else { Names::new() };
+    let names = if names_any { networks::all(parent.as_os_str())? } else { Names::new() };
     let definition = checked(wanted, &names)?;
     // Before the volume learns what the link will need.
     ensure!(dentry.here().symlink_metadata().is_err(), Errno::EXIST);
@@ -368,15 +370,6 @@ fn umask() -> u32 {
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
     mask.bits()
-}
-
-/// Returns `path` from the root of the system, without symbolic links or `..` on the way to its
-/// last name.
-pub fn resolved(path: &Path) -> Result<PathBuf> {
-    let Some(Component::Normal(name)) = path.components().next_back() else { return Ok(path.canonicalize()?) };
-    let parent = weft_store::parent_of(path);
-    let parent = parent.canonicalize().with_context(|| format!("there is no directory {}", parent.display()))?;
-    Ok(parent.join(name))
 }
 
 /// Returns the definition of a link, and the stored part of its result.

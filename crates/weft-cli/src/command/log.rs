@@ -1,7 +1,7 @@
 //! `weft log`.
 
-use super::mounted::volume_named;
 use crate::arguments::Log;
+use crate::mounted::volume_named;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use weft_store::{CommitRow, Timestamp};
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
 pub fn run(arguments: &Log) -> Result<ExitCode> {
     let location = volume_named(&arguments.volume)?;
-    super::tell(location.note(false));
+    crate::notes::tell(location.note(false));
     let commits = location.commits().with_context(|| format!("cannot read volume {location}"))?;
-    super::tell_of_waiting(&location);
+    crate::notes::tell_of_waiting(&location);
     let mut shown = commits.iter().rev().take(arguments.limit.unwrap_or(usize::MAX));
     if arguments.json {
         outln!("{:#}", Value::from(shown.by_ref().map(as_json).collect::<Vec<_>>()));

@@ -6,11 +6,11 @@ mod remount;
 
 use self::dead::Dead;
 use self::options::Asked;
-use super::usage;
 use crate::arguments::Mount;
 use crate::confinement::Serves;
 use crate::control_socket::ControlSocket;
 use crate::daemon::{self, Daemon, is_reexec};
+use crate::failure::usage;
 use crate::leaving;
 use crate::opened::Opened;
 use crate::serving::{allow_connections, memory_bytes, say_if_unconfined, start_lender, start_nfs};

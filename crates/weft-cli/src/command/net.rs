@@ -5,26 +5,19 @@
 
 mod pushed;
 
-use super::run::said;
-use super::transfer::Place;
-use super::{mounted, usage};
+use super::networks::{Names, all, expanded, root_above, said, within};
 use crate::arguments::Net;
 use crate::control;
+use crate::failure::usage;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::process::ExitCode;
 use weft_attributes::Attribute;
-use weft_transform::{Network, expand};
-use weft_vfs::{ErrorKind, Vfs};
-
-/// Networks of a volume, by name.
-pub type Names = BTreeMap<String, String>;
+use weft_transform::expand;
+use weft_vfs::ErrorKind;
 
 /// Defines, lists or removes named networks; pushes networks onto files, and pops them.
 pub fn run(arguments: &Net) -> Result<ExitCode> {
@@ -63,64 +56,6 @@ pub fn run(arguments: &Net) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns `text` with the networks that it names. The result must be valid.
-pub fn expanded(text: &str, names: &Names) -> Result<String> {
-    let expanded = expand::expand(text, &|name| names.get(name).cloned());
-    match expanded.and_then(|expanded| Network::parse(&expanded).map(|_| expanded)) {
-        Ok(expanded) => Ok(expanded),
-        Err(error) => usage(said(text, &error)),
-    }
-}
-
-/// Returns the networks of the volume that is mounted at or above `place`, or that `place` names.
-pub fn all(place: &OsStr) -> Result<Names> {
-    match root_above(place)? {
-        Some(root) => of_mount(&root),
-        None => within(place, true, of_volume),
-    }
-}
-
-/// Returns the networks of a volume that is open.
-pub fn of_volume(vfs: &Vfs) -> Result<Names> {
-    Ok(vfs.networks()?)
-}
-
-fn of_mount(root: &Path) -> Result<Names> {
-    let mut list = vec![0; 64 << 10];
-    let len = rustix::fs::listxattr(root, &mut list[..])?;
-    let mut names = Names::new();
-    for attribute in list[..len].split(|byte| *byte == 0) {
-        let Some(name) = name(attribute) else { continue };
-        let mut value = vec![0; 64 << 10];
-        match rustix::fs::getxattr(root, OsStr::from_bytes(attribute), &mut value[..]) {
-            // It was removed meanwhile.
-            Err(Errno::NODATA) => {}
-            len => names.extend(named(name, value[..len?].to_vec())),
-        }
-    }
-    Ok(names)
-}
-
-fn name(attribute: &[u8]) -> Option<&str> {
-    match Attribute::parse(attribute)? {
-        Attribute::Network(name) => Some(name).filter(|name| expand::is_name(name)),
-        _ => None,
-    }
-}
-
-/// Returns the network; none if another program has set it to something that is no text.
-fn named(name: &str, value: Vec<u8>) -> Option<(String, String)> {
-    Some((name.to_owned(), String::from_utf8(value).ok()?))
-}
-
-/// Returns the mount point of the root of the volume that `place` lies in; none if it lies in none.
-fn root_above(place: &OsStr) -> Result<Option<std::path::PathBuf>> {
-    let Ok(path) = Path::new(place).canonicalize() else { return Ok(None) };
-    let Some((_, device)) = mounted::in_volume(&path) else { return Ok(None) };
-    let root = mounted::root_of(device);
-    Ok(Some(root.with_context(|| format!("the root of the volume of {} is not mounted", place.display()))?))
-}
-
 fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
     if let Some(root) = root_above(place)? {
         return match control::order(&root, Attribute::Network(name), network.unwrap_or_default().as_bytes()) {
@@ -134,12 +69,4 @@ fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
         done => Ok(done?),
     })
-}
-
-/// Does `work` in a volume that is not mounted.
-fn within<T>(volume: &OsStr, read_only: bool, work: impl FnOnce(&Vfs) -> Result<T>) -> Result<T> {
-    let Place { opened, .. } = Place::open(volume, read_only)?;
-    let done = work(&opened.vfs);
-    opened.close()?;
-    done
 }

@@ -1,9 +1,9 @@
 //! `weft pipe`: stages in this process, joined by reference, and ordinary commands before and after
 //! them.
 
-use super::run::{explained, said, write_all};
-use super::usage;
+use super::networks::{explained, said, write_all};
 use crate::arguments::Pipe;
+use crate::failure::usage;
 use crate::input::Inputs;
 use anyhow::{Context, Result, bail};
 use std::io::{self, stdout};

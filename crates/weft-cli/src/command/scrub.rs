@@ -1,11 +1,12 @@
 //! `weft scrub`.
 
 use super::check::{advise_on_segments, print_verdict, verdict_unchanged};
-use super::mounted::{directory_of, is_mount_point, volume_named};
+use super::sync;
 use super::transfer::steps;
-use super::{places, sync};
 use crate::advice::filled;
 use crate::arguments::Scrub;
+use crate::findings::places;
+use crate::mounted::{directory_of, is_mount_point, volume_named};
 use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -21,8 +22,8 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         false => directory_of(&volume),
     };
     mounted.as_deref().into_iter().for_each(commit);
-    super::tell(volume.note(false));
-    super::tell(volume.waiting().ok().and_then(|waiting| waiting.note()));
+    crate::notes::tell(volume.note(false));
+    crate::notes::tell(volume.waiting().ok().and_then(|waiting| waiting.note()));
     let bar = steps();
     let findings = volume.scrub(&mut |progress| bar.show(progress));
     drop(bar);
@@ -51,6 +52,6 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
 fn commit(directory: &Path) {
     let committed = directory.canonicalize().map_err(Into::into).and_then(|root| sync::commit(&root));
     if let Err(error) = committed {
-        super::tell(Some(format!("the scrub reads the last commit: {}", super::one_line(&error))));
+        crate::notes::tell(Some(format!("the scrub reads the last commit: {}", crate::failure::one_line(&error))));
     }
 }

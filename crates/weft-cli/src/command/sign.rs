@@ -5,10 +5,10 @@ mod attestation;
 
 use super::digest::Source;
 use super::log::show;
-use super::mounted::{is_mount_point, volume_at};
 use super::transfer::Progress;
-use super::{Differs, agrees};
 use crate::arguments::{Keygen, Sign, Verify};
+use crate::failure::{Differs, agrees};
+use crate::mounted::{is_mount_point, volume_at};
 use anyhow::{Context, Result, bail, ensure};
 use attestation::Attestation;
 use minisign::{KeyPair, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};

@@ -1,8 +1,8 @@
 //! `weft stats`.
 
-use super::mounted;
 use crate::arguments::Stats;
 use crate::daemons;
+use crate::mounted;
 use crate::output;
 use crate::shown;
 use crate::size::show;

@@ -1,8 +1,8 @@
 //! `weft status`.
 
 use crate::arguments::Status;
-use crate::command::mounted;
 use crate::daemons::{self, Running};
+use crate::mounted;
 use crate::shown;
 use crate::size::show;
 use anyhow::Result;

@@ -1,15 +1,14 @@
 //! `weft sync`.
 
+use super::asking::{LOG, asking, fsync, pass_on, why};
 use super::stats;
-use super::umount::{LOG, asking, why};
 use crate::arguments::Sync;
-use crate::command::mounted;
 use crate::daemons;
+use crate::mounted;
 use crate::owner::Owner;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
-use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -82,19 +81,4 @@ pub(super) fn commit(root: &Path) -> Result<Option<u64>> {
     // syncfs(2) by itself reaches no daemon.
     asking(owner, || fsync(root))?.with_context(|| failed(LOG))?;
     Ok(None)
-}
-
-/// Makes the kernel write back its cached changes.
-pub(super) fn pass_on(directory: &Path) -> std::io::Result<()> {
-    Ok(rustix::fs::syncfs(File::open(directory)?)?)
-}
-
-/// Makes the daemon of the mount at `root` make all changes it received durable. Fails if the
-/// kernel could not write all back.
-pub(super) fn fsync(root: &Path) -> Result<()> {
-    File::open(root)?.sync_all()?;
-    match stats::read(root)?["volume"]["failed_writeback"].as_str() {
-        Some(missing) => bail!("{missing}"),
-        None => Ok(()),
-    }
 }

@@ -9,13 +9,14 @@ mod tree_path;
 mod unfinished;
 
 pub use claims::Claims;
-pub use directory::{Directories, Directory, proc_path, sync_parent, way_to};
+pub use directory::{Directories, Directory, sync_parent, way_to};
 pub use interrupt::Interrupt;
 pub use outcome::{Interrupted, Transfer, What, Words};
 pub use same::is_same;
 pub use tree_path::TreePath;
 pub use unfinished::Unfinished;
 
+use crate::named::in_volume;
 use crate::opened::Opened;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,7 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use weft_store::parent_of;
-use weft_store::postgres::{OpenOptions, is_address};
+use weft_store::postgres::OpenOptions;
 use weft_vfs::{Attributes, Caller, ErrorKind, Exported, Ino, Options, Vfs};
 
 /// Bytes copied at a time.
@@ -65,7 +66,7 @@ impl Place {
     pub fn open_with(named: &OsStr, options: impl FnOnce(Option<Claims>) -> Options) -> Result<Place> {
         let (volume, path) = in_volume(named).unwrap_or((named, OsStr::new("")));
         let volume = Path::new(volume);
-        let claims = Claims::of(&super::mounted::unmounted(volume)?);
+        let claims = Claims::of(&crate::mounted::unmounted(volume)?);
         let opened = Opened::open(volume, options(claims), OpenOptions::default())?;
         Ok(Place { opened, path: names(path.as_bytes())?, claims })
     }
@@ -96,40 +97,6 @@ impl Place {
         }
         Ok(())
     }
-}
-
-/// Splits `named` into the volume and the path in it, if it is `VOLUME:PATH` and no file has that
-/// name.
-///
-/// The volume's own name may hold colons: it is the longest existing prefix of `named` before a
-/// colon. Without one, text that begins with '/' or '.' is a path, and else the first colon counts.
-pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
-    let bytes = named.as_bytes();
-    if let Some(rest) = after_scheme(bytes) {
-        // The first colon after the host, before which there may be one of a port.
-        let after_host = rest + bytes[rest..].iter().position(|byte| b"/?".contains(byte))?;
-        let colon = bytes[after_host..].iter().position(|byte| *byte == b':')?;
-        return Some(apart(bytes, after_host + colon));
-    }
-    let is_there = |path: &[u8]| Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok();
-    if is_there(bytes) {
-        return None;
-    }
-    let colons = || (0..bytes.len()).filter(|at| bytes[*at] == b':');
-    let longest = colons().rev().find(|colon| is_there(&bytes[..*colon]));
-    let is_path = bytes.first().is_some_and(|first| b"/.".contains(first));
-    longest.or_else(|| colons().next().filter(|_| !is_path)).map(|colon| apart(bytes, colon))
-}
-
-/// Returns the position of the host in the address of a database.
-fn after_scheme(named: &[u8]) -> Option<usize> {
-    let end = named.windows(3).position(|bytes| bytes == b"://")? + 3;
-    std::str::from_utf8(&named[..end]).is_ok_and(is_address).then_some(end)
-}
-
-/// Returns the parts of `named` before and behind the colon at `colon`.
-fn apart(named: &[u8], colon: usize) -> (&OsStr, &OsStr) {
-    (OsStr::from_bytes(&named[..colon]), OsStr::from_bytes(&named[colon + 1..]))
 }
 
 /// Returns a path in JSON. A path that is no UTF-8 is also given in `path_hex`, as its text is not
@@ -276,7 +243,7 @@ impl Drop for Steps {
 /// Returns the exit code of a copy. Prints an error that prevented it, with exit code 2.
 pub fn exit_code(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
-        tracing::error!("{}", crate::shown::message(&super::one_line(&error)));
+        tracing::error!("{}", crate::shown::message(&crate::failure::one_line(&error)));
         ExitCode::from(2)
     })
 }

@@ -1,6 +1,6 @@
 //! `weft umount`.
 
-use super::sync::pass_on;
+use super::asking::{LOG, asking, fsync, pass_on, why};
 use crate::arguments::Umount;
 use crate::daemons;
 use crate::opened::{UNSETTLED, UNSETTLED_ADVICE};
@@ -76,7 +76,7 @@ fn stop_computing(directory: &Path) {
 
 fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     if let Ok(location @ Location::Postgres(_)) = Location::parse(&arguments.directory) {
-        bail!("{}", super::mounted::no_mount(Path::new(&location.to_string())));
+        bail!("{}", crate::mounted::no_mount(Path::new(&location.to_string())));
     }
     let directory = std::path::absolute(&arguments.directory).context("cannot tell which directory is meant")?;
     refuse_links_of_others(&directory)?;
@@ -85,7 +85,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
         let mounted = without_link(&directory);
         // The daemon of a volume in files waits for no other one.
-        let is_in_files = matches!(Location::parse(&super::mounted::volume_at(&mounted)), Ok(Location::Files(_)));
+        let is_in_files = matches!(Location::parse(&crate::mounted::volume_at(&mounted)), Ok(Location::Files(_)));
         weft_fuse::unmount(&mounted, true)?;
         outln!("the daemon of {} had ended{}", directory.display(), after_its_end(is_in_files));
         return Ok(ExitCode::SUCCESS);
@@ -96,8 +96,8 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         stats => stats?,
     };
     let directory = directory.canonicalize().with_context(|| format!("cannot find {}", directory.display()))?;
-    let volume = super::mounted::volume_at(&directory);
-    let device = super::mounted::mount_at(&directory).map(|(device, _)| device);
+    let volume = crate::mounted::volume_at(&directory);
+    let device = crate::mounted::mount_at(&directory).map(|(device, _)| device);
     let is_read_only =
         rustix::fs::statvfs(&directory).is_ok_and(|stat| stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY));
     let pid =
@@ -110,7 +110,7 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
     }
     unmount_after_readers(&directory, arguments.lazy, owner, Computing::of(&stats))?;
     if let Some(elsewhere) =
-        device.filter(|_| !arguments.lazy).and_then(|device| super::mounted::place_of(device, &volume))
+        device.filter(|_| !arguments.lazy).and_then(|device| crate::mounted::place_of(device, &volume))
     {
         // Its daemon goes on: to wait for its end could take for ever.
         outln!("{} is unmounted; the volume stays mounted at {}", directory.display(), elsewhere.display());
@@ -140,7 +140,7 @@ fn refuse_links_of_others(directory: &Path) -> Result<()> {
     let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) else { return Ok(()) };
     // A missing path is reported where it is looked for.
     let Ok(way) = PathWalk::to(parent) else { return Ok(()) };
-    let owner = super::mounted::mount_at(&way.path.join(name)).map_or(0, |(_, (user, _))| user);
+    let owner = crate::mounted::mount_at(&way.path.join(name)).map_or(0, |(_, (user, _))| user);
     Ok(way.refuse_links_of_others(owner, directory)?)
 }
 
@@ -150,7 +150,7 @@ fn is_unreadable(directory: &Path) -> bool {
     // The directory itself need not be resolved.
     let real = directory.parent().and_then(|parent| parent.canonicalize().ok()).zip(directory.file_name());
     let real = real.map_or_else(|| directory.into(), |(parent, name)| parent.join(name));
-    asked.is_err_and(|error| matches!(error, Errno::IO | Errno::STALE)) && super::mounted::mount_at(&real).is_some()
+    asked.is_err_and(|error| matches!(error, Errno::IO | Errno::STALE)) && crate::mounted::mount_at(&real).is_some()
 }
 
 /// Unmounts a mount whose daemon cannot be asked for its process, so that it cannot be waited for.
@@ -160,14 +160,6 @@ fn unmount_unasked(directory: &Path, lazy: bool, error: &anyhow::Error) -> Resul
         "{} is unmounted, but its daemon could not be asked whether all is committed ({error}); {LOG}",
         directory.display()
     )
-}
-
-/// Does `what` as the `owner` of the mount, if root works for that user.
-pub(super) fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) -> Result<T> {
-    match owner {
-        Some(owner) => owner.run(what),
-        None => Ok(what()),
-    }
 }
 
 /// Follows `path` if it is a symbolic link; the file system at its end need not answer for that.
@@ -186,7 +178,7 @@ fn sync(directory: &Path, is_read_only: bool) -> Result<()> {
         // An fsync keeps readers of the directory waiting as long as that takes, and cannot be
         // given up.
         Some(daemon) => pass_on(directory).map_err(Into::into).and_then(|()| daemon.commit().map(drop)),
-        None => super::sync::fsync(directory),
+        None => fsync(directory),
     };
     synced.with_context(|| {
         format!(
@@ -196,17 +188,6 @@ fn sync(directory: &Path, is_read_only: bool) -> Result<()> {
         )
     })
 }
-
-/// Returns the reason that not all changes of the mount at `directory` can be committed, or the
-/// place to find it.
-pub(super) fn why(directory: &Path) -> String {
-    // A log that lay in the volume may be gone with it, or have had no room.
-    let stats = super::stats::read(directory).unwrap_or_default();
-    let told = ["lost", "commit_error", "failed_writeback"].iter().find_map(|why| stats["volume"][why].as_str());
-    told.unwrap_or(LOG).into()
-}
-
-pub(super) const LOG: &str = "the daemon's log tells why (weft.log in the volume or VOLUME.log; of one in PostgreSQL in /var/log/weft, or where --log says)";
 
 /// Numbers of requests that networks compute for, and of those that were interrupted.
 #[derive(Clone, Copy, PartialEq, Eq)]

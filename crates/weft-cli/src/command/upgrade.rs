@@ -8,7 +8,7 @@ use weft_store::Upgraded;
 
 /// Upgrades a volume to the format of this program, or prints what that would take.
 pub fn run(arguments: &Upgrade) -> Result<ExitCode> {
-    let location = super::mounted::unmounted(&arguments.volume)?;
+    let location = crate::mounted::unmounted(&arguments.volume)?;
     // Older formats, and newer ones, cannot be read.
     if location.header().is_ok() {
         outln!("{location} has the current format {} already; nothing was changed", weft_store::FORMAT);

@@ -2,7 +2,8 @@
 
 use super::rehearsal;
 use crate::command::transfer::{Unfinished, steps};
-use crate::command::{mounted, one_line};
+use crate::failure::one_line;
+use crate::mounted;
 use crate::opened::Opened;
 use crate::shown::{self, counted};
 use crate::size::show;

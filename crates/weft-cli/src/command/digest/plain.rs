@@ -1,10 +1,11 @@
 //! Files and directories of any file system.
 
-use super::super::mounted;
-use super::super::transfer::{CHUNK_BYTES, Progress, os, proc_path};
+use super::super::transfer::{CHUNK_BYTES, Progress, os};
 use super::directory;
 use super::list::unhex;
 use super::tree::{Found, KeptEntries, Listed, Tree, of_file};
+use crate::mounted;
+use crate::proc_path::proc_path;
 use crate::shown;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fd::{AsFd, OwnedFd};

@@ -1,7 +1,7 @@
 //! Digests of whole trees, of any source.
 
-use super::super::agrees;
 use super::super::transfer::{Progress, Sender, in_parallel};
+use crate::failure::agrees;
 use anyhow::Result;
 use parking_lot::Mutex;
 use std::collections::HashSet;

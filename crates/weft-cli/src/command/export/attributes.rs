@@ -1,7 +1,8 @@
 //! Owner, mode, extended attributes and times of exported files.
 
-use super::super::transfer::{Directory, What, proc_path};
+use super::super::transfer::{Directory, What};
 use super::Exporter;
+use crate::proc_path::proc_path;
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;

@@ -1,7 +1,8 @@
 //! Owner, mode, extended attributes and times of imported files.
 
-use super::super::transfer::{What, proc_path};
+use super::super::transfer::What;
 use super::Importer;
+use crate::proc_path::proc_path;
 use rustix::fd::AsFd;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;

@@ -1,7 +1,7 @@
 //! Options of `-o`, from the command line, fstab(5) or mount(8).
 
 use crate::arguments::{Mount, served_at};
-use crate::command::usage;
+use crate::failure::usage;
 use anyhow::Result;
 use clap::ValueEnum;
 use std::net::SocketAddr;
@@ -301,7 +301,7 @@ mod tests {
         for option in flags.split(' ') {
             let error = taken(option).map(drop).unwrap_err();
             let name = option.split('=').next().unwrap();
-            assert!(error.is::<crate::command::Usage>(), "{error}");
+            assert!(error.is::<crate::failure::Usage>(), "{error}");
             assert!(error.to_string().contains(&format!("option {name} takes no value")), "{error}");
         }
     }
@@ -360,7 +360,7 @@ mod tests {
             ("sync", "no write waits for the disk"),
         ] {
             let error = taken(options).map(drop).unwrap_err();
-            assert!(error.is::<crate::command::Usage>() && error.to_string().contains(words), "{error}");
+            assert!(error.is::<crate::failure::Usage>() && error.to_string().contains(words), "{error}");
         }
     }
 

@@ -2,8 +2,9 @@
 
 use super::{options, source};
 use crate::arguments::Mount;
-use crate::command::transfer::proc_path;
-use crate::command::{mounted, usage};
+use crate::failure::usage;
+use crate::mounted;
+use crate::proc_path::proc_path;
 use anyhow::{Context, Result, bail};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;

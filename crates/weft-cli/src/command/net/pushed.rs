@@ -1,11 +1,12 @@
 //! `weft net push`, `pop` and `show`: networks on files in use, by the ioctls of
 //! `include/weft_net.h`.
 
-use super::super::link::resolved;
-use super::super::run::said;
-use super::super::{mounted, usage};
-use super::{Names, expanded, of_mount, root_above};
+use super::super::networks::{Names, expanded, of_mount, root_above, said};
+
 use crate::arguments::OpenFile;
+use crate::failure::usage;
+use crate::mounted;
+use crate::named::resolved;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, fcntl_setfl, open};

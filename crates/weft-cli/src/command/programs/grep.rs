@@ -2,7 +2,7 @@
 
 use super::each_file;
 use crate::arguments::Grep;
-use crate::command::usage;
+use crate::failure::usage;
 use crate::input::{Input, STANDARD_INPUT};
 use anyhow::Result;
 use memchr::{memchr, memrchr};

@@ -1,7 +1,7 @@
 //! `weft permute`: all orders of the words of a text.
 
 use crate::arguments::Permute;
-use crate::command::usage;
+use crate::failure::usage;
 use crate::input::PIECE_BYTES;
 use anyhow::{Context, Result};
 use std::io::{Write, stdout};

@@ -4,7 +4,7 @@
 use super::tree_path::{For, Trail, TreePath};
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -128,10 +128,4 @@ pub fn sync_parent(path: &Path) -> Result<(), Errno> {
         // A directory that cannot be opened cannot be synced.
         Err(_) => Ok(()),
     }
-}
-
-/// Returns a path to the file behind `fd`, which renames do not change: for calls that do not take
-/// a descriptor of every kind of file (proc_pid_fd(5)).
-pub fn proc_path(fd: impl AsFd) -> String {
-    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }

@@ -198,7 +198,7 @@ impl Transfer {
         if error.is::<Interrupted>() || self.interrupt.signal().is_some() && was_stopped(error) {
             return;
         }
-        let told = super::super::causes(error);
+        let told = crate::failure::causes(error);
         // Said once, at the end.
         let (told, advice) = told.split_once("; the database is broken").unwrap_or((&told, ""));
         self.fail(what, path, &format!("{before}: {told}"));
@@ -215,7 +215,7 @@ impl Transfer {
 
     /// Reports an error that ends all.
     pub fn end_with(&self, error: &Error) {
-        self.progress.say(&format!("weft: {}", shown::message(&super::super::one_line(error))));
+        self.progress.say(&format!("weft: {}", shown::message(&crate::failure::one_line(error))));
         self.end(full(error).unwrap_or(Ended::Failed));
     }
 

@@ -1,0 +1,63 @@
+//! What commands leave behind.
+
+use super::{Blocks, Command, Net};
+use weft_store::BlockHome;
+
+impl From<Blocks> for BlockHome {
+    fn from(blocks: Blocks) -> BlockHome {
+        match blocks {
+            Blocks::Segments => BlockHome::Segments,
+            Blocks::Database => BlockHome::Database,
+        }
+    }
+}
+
+impl Command {
+    /// True if the files that it makes belong to a volume.
+    pub fn writes_volumes(&self) -> bool {
+        match self {
+            Command::Init(_)
+            | Command::Mount(_)
+            | Command::Serve(_)
+            | Command::Info(_)
+            | Command::Check(_)
+            | Command::Convert(_)
+            | Command::Upgrade(_)
+            | Command::Import(_)
+            | Command::Log(_)
+            | Command::Scrub(_) => true,
+            // Files of `export` are the user's, and get the permissions that they have in the
+            // volume.
+            _ => false,
+        }
+    }
+
+    /// True if nothing is left half done when it ends before all is printed.
+    pub fn only_prints(&self) -> bool {
+        match self {
+            Command::Info(_)
+            | Command::Digest(_)
+            | Command::Diff(_)
+            | Command::Prove(_)
+            | Command::VerifyProof(_)
+            | Command::Log(_)
+            | Command::Scrub(_)
+            | Command::Verify(_)
+            | Command::Stats(_)
+            | Command::Status(_)
+            | Command::Run(_)
+            | Command::Cat(_)
+            | Command::Grep(_)
+            | Command::Wc(_)
+            | Command::Sum(_)
+            | Command::Permute(_)
+            | Command::Net(Net::List { .. })
+            | Command::Stages(_)
+            | Command::Completions { .. }
+            | Command::Man { dir: None } => true,
+            Command::Check(arguments) => !arguments.repair && !arguments.salvage,
+            Command::Link(arguments) => arguments.show,
+            _ => false,
+        }
+    }
+}

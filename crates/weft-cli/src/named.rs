@@ -1,0 +1,81 @@
+//! Names of volumes and of places in them: `VOLUME:PATH` as users write it, and as daemons tell
+//! it.
+
+use crate::shown;
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use weft_store::Location;
+use weft_store::postgres::is_address;
+
+/// Splits `named` into the volume and the path in it, if it is `VOLUME:PATH` and no file has that
+/// name.
+///
+/// The volume's own name may hold colons: it is the longest existing prefix of `named` before a
+/// colon. Without one, text that begins with '/' or '.' is a path, and else the first colon counts.
+pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let bytes = named.as_bytes();
+    if let Some(rest) = after_scheme(bytes) {
+        // The first colon after the host, before which there may be one of a port.
+        let after_host = rest + bytes[rest..].iter().position(|byte| b"/?".contains(byte))?;
+        let colon = bytes[after_host..].iter().position(|byte| *byte == b':')?;
+        return Some(apart(bytes, after_host + colon));
+    }
+    let is_there = |path: &[u8]| Path::new(OsStr::from_bytes(path)).symlink_metadata().is_ok();
+    if is_there(bytes) {
+        return None;
+    }
+    let colons = || (0..bytes.len()).filter(|at| bytes[*at] == b':');
+    let longest = colons().rev().find(|colon| is_there(&bytes[..*colon]));
+    let is_path = bytes.first().is_some_and(|first| b"/.".contains(first));
+    longest.or_else(|| colons().next().filter(|_| !is_path)).map(|colon| apart(bytes, colon))
+}
+
+/// Returns the position of the host in the address of a database.
+fn after_scheme(named: &[u8]) -> Option<usize> {
+    let end = named.windows(3).position(|bytes| bytes == b"://")? + 3;
+    std::str::from_utf8(&named[..end]).is_ok_and(is_address).then_some(end)
+}
+
+/// Returns the parts of `named` before and behind the colon at `colon`.
+fn apart(named: &[u8], colon: usize) -> (&OsStr, &OsStr) {
+    (OsStr::from_bytes(&named[..colon]), OsStr::from_bytes(&named[colon + 1..]))
+}
+
+/// Returns the volume at `location` as daemons name it, from any directory.
+pub fn volume(location: &Location) -> String {
+    match location.path() {
+        Some(path) => path_of(path),
+        None => location.to_string(),
+    }
+}
+
+/// The server and its database, if the volume at `location` lies in one.
+pub fn server(location: &Location) -> Option<String> {
+    match location {
+        Location::Files(_) => None,
+        Location::Postgres(address) => Some(address.server().to_owned()),
+    }
+}
+
+fn path_of(path: &Path) -> String {
+    shown::path(&path.canonicalize().unwrap_or_else(|_| path.into()))
+}
+
+/// The engine that keeps the volume at `location`.
+pub fn engine(location: &Location) -> &'static str {
+    match location {
+        Location::Files(_) => "sqlite",
+        Location::Postgres(_) => "postgres",
+    }
+}
+
+/// Returns `path` from the root of the system, without symbolic links or `..` on the way to its
+/// last name.
+pub fn resolved(path: &Path) -> Result<PathBuf> {
+    let Some(Component::Normal(name)) = path.components().next_back() else { return Ok(path.canonicalize()?) };
+    let parent = weft_store::parent_of(path);
+    let parent = parent.canonicalize().with_context(|| format!("there is no directory {}", parent.display()))?;
+    Ok(parent.join(name))
+}
