@@ -7,9 +7,26 @@
 //! name. docs/reference/digest.md has the definition and the argument that two directories of one
 //! digest are the same.
 
-use crate::proof::{Sibling, Side};
 use crate::{Digest, Kind, digest};
 use blake3::Hasher;
+
+/// The side of the path on which a hash lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Left of it.
+    Left,
+    /// Right of it.
+    Right,
+}
+
+/// A hash beside the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sibling {
+    /// Its side of the path.
+    pub side: Side,
+    /// The tree of all entries there.
+    pub digest: Digest,
+}
 
 /// Contexts that the keys of the hashes are derived from: no hash of one use is one of another, nor
 /// one of a file.

@@ -4,29 +4,13 @@
 //! many as the logarithm of the number of its entries. With them the digest of the first directory
 //! follows from that of the last entry; nothing else is needed.
 
+pub use crate::directory::{Sibling, Side};
+
 use crate::directory::{DirectoryHasher, Entry};
 use crate::{Digest, Kind};
 
 /// More levels than bits in a name and its end there cannot be.
 pub const SIBLINGS_MAX: usize = 256 * 8;
-
-/// The side of the path on which a hash lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Left of it.
-    Left,
-    /// Right of it.
-    Right,
-}
-
-/// A hash beside the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sibling {
-    /// Its side of the path.
-    pub side: Side,
-    /// The tree of all entries there.
-    pub digest: Digest,
-}
 
 /// The way from a directory to one of its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]

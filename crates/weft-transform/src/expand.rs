@@ -1,6 +1,8 @@
 //! Named networks: `@name` stands for the text of one. They are put in before a network is read, so
 //! that what was made with one stays what it was.
 
+pub use crate::language::is_name;
+
 use crate::language::{self, Element, NetworkError, Word};
 
 /// Deepest nesting of names in the networks that names stand for.
@@ -8,12 +10,6 @@ const DEPTH_MAX: usize = 16;
 
 /// Longest network, in bytes, with all that names stand for.
 const BYTES_MAX: usize = 64 << 10;
-
-/// True if a network can be called so: letters of ASCII, digits, `-` and `_`, 64 at most.
-pub fn is_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    (1..=64).contains(&name.len()) && name.bytes().all(fits)
-}
 
 /// `text` with what its names stand for, which `named` tells. Errors point at the place in `text`.
 pub fn expand(text: &str, named: &dyn Fn(&str) -> Option<String>) -> Result<String, NetworkError> {

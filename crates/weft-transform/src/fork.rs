@@ -4,7 +4,7 @@
 use crate::account::{Account, InMemory};
 use crate::flow::compact;
 use crate::interrupt::{PERIOD, is_interrupted};
-use crate::run::{Pull, RunError};
+use crate::pull::{Pull, RunError};
 use crate::stage::StageError;
 use crate::temporary::TemporaryFile;
 use parking_lot::Mutex;

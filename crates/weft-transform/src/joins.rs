@@ -2,7 +2,7 @@
 
 use crate::account::{Account, COUNTED_FROM, InMemory};
 use crate::language::{NetworkError, Word};
-use crate::run::{Pull, RunError};
+use crate::pull::{Pull, RunError};
 use crate::stage::{Shape, StageError, Wants};
 use crate::stages::lines::{LINE_BYTES_MAX, too_long};
 use memchr::memchr;

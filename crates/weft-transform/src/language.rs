@@ -4,7 +4,6 @@
 //! Words are as a shell has them: separated by blanks, `'…'` takes all as it is, `"…"` all but `\"`
 //! and `\\`, a backslash the character after it. Nothing is replaced in them.
 
-use crate::expand::is_name;
 use std::fmt;
 
 /// Longest network, in bytes; most stages in one; how deep parentheses may lie.
@@ -296,6 +295,12 @@ impl Parser<'_> {
             }
         }
     }
+}
+
+/// True if a network can be called so: letters of ASCII, digits, `-` and `_`, 64 at most.
+pub fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(fits)
 }
 
 #[cfg(test)]

@@ -1,17 +1,13 @@
 //! A network that was read and found to be right, and how it is run.
 
-use crate::account::Bounds;
 use crate::catalog;
 use crate::joins::Join;
 use crate::language::{self, Element, NetworkError};
-use crate::run::{Run, RunError, Source, Sources};
 use crate::stage::{Keeps, Shape, Stage, Wants};
 use crate::stages::expressions::Expression;
 use crate::stages::maps;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::{io, vec};
-use weft_block::{Rope, Slice};
 
 /// Stages one after the other and side by side.
 #[derive(Clone, Debug)]
@@ -147,16 +143,6 @@ impl Network {
         any(&self.parts, &|stage| !stage.keys.is_empty())
     }
 
-    /// Applies it to `bytes`, which are all the input; or any part of it, if it keeps places.
-    /// `files` open those that it names.
-    pub fn apply(&self, bytes: Rope, files: &mut dyn Sources) -> Result<Rope, RunError> {
-        let mut applied = Rope::new();
-        for rope in Run::start(self, &mut Given { bytes, files })? {
-            rope?.slices().iter().for_each(|slice| applied.push(slice.clone()));
-        }
-        Ok(applied)
-    }
-
     /// Checks that `chain` makes sense for bytes of `shape`. Returns its parts, and the shape of
     /// its results.
     fn check(&mut self, text: &str, chain: Vec<Element>, mut shape: Shape) -> Result<(Vec<Part>, Shape), NetworkError> {
@@ -230,59 +216,6 @@ fn any(parts: &[Part], is: &impl Fn(&Stage) -> bool) -> bool {
         Part::Join { branches, .. } => branches.iter().any(|branch| any(branch, is)),
         Part::File { .. } => false,
     })
-}
-
-/// Bytes that are all a network reads, but for the files that it names.
-struct Given<'a> {
-    bytes: Rope,
-    files: &'a mut dyn Sources,
-}
-
-impl Sources for Given<'_> {
-    fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        Ok(Box::new(Slices(self.bytes.slices().to_vec().into_iter())))
-    }
-
-    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        self.files.file(number)
-    }
-
-    fn stamp(&mut self, number: usize) -> io::Result<Option<[u8; 32]>> {
-        self.files.stamp(number)
-    }
-
-    fn owner(&self) -> Option<u32> {
-        self.files.owner()
-    }
-
-    fn bounds(&self) -> Option<Bounds> {
-        self.files.bounds()
-    }
-
-    fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
-        self.files.key(name)
-    }
-}
-
-/// No files: for networks that name none.
-pub struct NoFiles;
-
-impl Sources for NoFiles {
-    fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-
-    fn file(&mut self, _: usize) -> io::Result<Box<dyn Source>> {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
-
-struct Slices(vec::IntoIter<Slice>);
-
-impl Source for Slices {
-    fn next(&mut self) -> io::Result<Option<Slice>> {
-        Ok(self.0.find(|slice| !slice.is_empty()))
-    }
 }
 
 /// Says so if bytes of `shape` are surely not what `name` works on.

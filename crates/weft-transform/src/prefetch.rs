@@ -1,7 +1,7 @@
 //! Part of a network that runs in a thread of its own, a little ahead of whoever reads it.
 
 use crate::interrupt::{self, PERIOD, is_interrupted};
-use crate::run::{Pull, RunError};
+use crate::pull::{Pull, RunError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};

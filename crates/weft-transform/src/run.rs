@@ -5,129 +5,67 @@
 //! waits between two stages is bounded by what one of them gives at once.
 
 use crate::account::{Account, Bounds};
-use crate::flow::{Input, Output, filled};
+use crate::flow::{Input, Output};
 use crate::fork::fork;
 use crate::interrupt::is_interrupted;
 use crate::network::{Network, Part};
 use crate::prefetch::prefetch;
+use crate::pull::{Pull, RunError};
+use crate::source::{Source, Sources};
 use crate::stage::{Progress, Running, StageError};
-use std::io::{self, Read};
+use std::io;
 use std::vec;
-use weft_block::{Buffer, Rope, Slice};
+use weft_block::{Rope, Slice};
 
-/// Bytes read at once.
-const READ_BYTES: usize = 64 << 10;
-
-/// Source of a network's bytes.
-pub trait Source: Send {
-    /// The next bytes; none at the end.
-    fn next(&mut self) -> io::Result<Option<Slice>>;
-    /// Tells that the next bytes are waited for no longer than a file takes to read. Where somebody
-    /// sends them when they like, what was made of others is passed on before.
-    fn is_at_hand(&self) -> bool {
-        false
+impl Network {
+    /// Applies it to `bytes`, which are all the input; or any part of it, if it keeps places.
+    /// `files` open those that it names.
+    pub fn apply(&self, bytes: Rope, files: &mut dyn Sources) -> Result<Rope, RunError> {
+        let mut applied = Rope::new();
+        for rope in Run::start(self, &mut Given { bytes, files })? {
+            rope?.slices().iter().for_each(|slice| applied.push(slice.clone()));
+        }
+        Ok(applied)
     }
 }
 
-/// Opener of a network's sources. Each may be opened several times, and is read from its beginning
-/// each time.
-pub trait Sources {
-    /// Opens the input that the network reads if it names no file. It is none of
-    /// [`Network::modules`].
-    fn input(&mut self) -> io::Result<Box<dyn Source>>;
-    /// A file, counted from 0.
-    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>>;
-    /// Returns the identity of the content of such a file, if that is known without reading it. It
-    /// differs from that of earlier content and of other files.
-    fn stamp(&mut self, _number: usize) -> io::Result<Option<[u8; 32]>> {
-        Ok(None)
+/// Bytes that are all a network reads, but for the files that it names.
+struct Given<'a> {
+    bytes: Rope,
+    files: &'a mut dyn Sources,
+}
+
+impl Sources for Given<'_> {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        Ok(Box::new(Slices(self.bytes.slices().to_vec().into_iter())))
     }
-    /// The user whose network it is, if that is not who runs this process.
+
+    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
+        self.files.file(number)
+    }
+
+    fn stamp(&mut self, number: usize) -> io::Result<Option<[u8; 32]>> {
+        self.files.stamp(number)
+    }
+
     fn owner(&self) -> Option<u32> {
-        None
+        self.files.owner()
     }
-    /// Bounds on what the network keeps, unless it is part of another one; none: a person runs it.
+
     fn bounds(&self) -> Option<Bounds> {
-        None
+        self.files.bounds()
     }
-    /// Returns the content of the file that holds the key called so, which is a name and no path.
+
     fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
-        Err(io::Error::new(io::ErrorKind::NotFound, format!("there is no key '{name}': there are none here")))
+        self.files.key(name)
     }
 }
 
-/// Reads from anything.
-pub struct Reading<R>(pub R);
+struct Slices(vec::IntoIter<Slice>);
 
-impl<R: Read + Send> Source for Reading<R> {
+impl Source for Slices {
     fn next(&mut self) -> io::Result<Option<Slice>> {
-        let mut buffer = Buffer::any(READ_BYTES);
-        loop {
-            match self.0.read(&mut buffer) {
-                Ok(0) => return Ok(None),
-                Ok(len) => return Ok(Some(filled(buffer, len))),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-}
-
-/// Reason why a network does not run to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The source cannot be read.
-    #[error("cannot read: {0}")]
-    Source(#[source] io::Error),
-    /// A stage cannot go on.
-    #[error("{stage}: {source}")]
-    Stage {
-        /// The stage, as it was written.
-        stage: String,
-        /// The reason.
-        source: StageError,
-    },
-    /// An error that another chain of the same join got already.
-    #[error("{0}")]
-    Before(String),
-    /// The system gives no thread.
-    #[error("cannot start a thread: {0}")]
-    Thread(#[source] io::Error),
-    /// A thread has ended before its work.
-    #[error("a bug in Weft, told above: a stage has ended before its work")]
-    Lost,
-    /// Nobody waits for it any more. It goes on when it is asked for more.
-    #[error("nobody waits for it any more")]
-    Interrupted,
-    /// Bytes that wait for slower readers cannot be stored.
-    #[error("cannot use a temporary file: {0}")]
-    Temporary(#[source] io::Error),
-}
-
-impl RunError {
-    /// True if there is no room for a temporary file, or no more than others leave it.
-    pub fn is_full(&self) -> bool {
-        match self {
-            RunError::Temporary(error) | RunError::Stage { source: StageError::Temporary(error), .. } => {
-                error.kind() == io::ErrorKind::StorageFull
-            }
-            _ => false,
-        }
-    }
-
-    /// True if it may run where other networks keep less.
-    pub fn lacks_room(&self) -> bool {
-        self.is_full() || matches!(self, RunError::Stage { source: StageError::Memory, .. })
-    }
-}
-
-/// Something that gives bytes when asked.
-pub(crate) trait Pull: Send {
-    /// The next bytes; none at the end. After [`RunError::Interrupted`] it can be asked again.
-    fn pull(&mut self) -> Result<Option<Rope>, RunError>;
-    /// As [`Source::is_at_hand`].
-    fn is_at_hand(&self) -> bool {
-        false
+        Ok(self.0.find(|slice| !slice.is_empty()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Definition of a stage: its properties, known before anything runs, and its work when it runs.
 
 use crate::flow::{Input, Output};
-use crate::run::Sources;
+use crate::source::Sources;
 use crate::stages::expressions::Expression;
 use crate::stages::maps::ByteMap;
 use std::fmt;

@@ -5,7 +5,7 @@ use super::namespaces::{Ended, Spawned, Terms};
 use crate::account::Account;
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError};
-use crate::run::Sources;
+use crate::source::Sources;
 use crate::stage::{Stage, StageError};
 use crate::threaded::{Reader, Threaded, Writer};
 use parking_lot::Mutex;

@@ -6,7 +6,7 @@ use super::stream::Stream;
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError};
 use crate::network::Network;
-use crate::run::Sources;
+use crate::source::Sources;
 use crate::stage::{Keeps, Stage, StageError};
 use rustix::process::geteuid;
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use crate::exported::decoding::Decoding;
 use crate::exported::workers::worker::why_unconfined;
 use crate::flow::{Input, Output, filled};
 use crate::language::{Call, NetworkError};
-use crate::run::Sources;
+use crate::source::Sources;
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
 use crate::whose::whose;
 pub(crate) use memory::Room;

@@ -11,7 +11,7 @@ mod keys;
 use crate::account::{Account, InMemory};
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError};
-use crate::run::Sources;
+use crate::source::Sources;
 use crate::stage::{Shape, Stage, StageError};
 use crate::temporary::TemporaryFile;
 use crate::threaded::{Reader, Threaded, Writer};
@@ -227,7 +227,8 @@ impl Waiting {
 mod tests {
     use super::*;
     use crate::network::Network;
-    use crate::run::{Run, Source};
+    use crate::run::Run;
+    use crate::source::Source;
     use proptest::prelude::*;
     use std::io;
     use weft_block::Slice;

@@ -7,7 +7,7 @@ use crate::arguments::Arguments;
 use crate::counting::{self, Words};
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError, Word};
-use crate::run::Sources;
+use crate::source::Sources;
 use crate::stage::{Progress, Running, Shape, Stage, StageError, Wants};
 use memchr::memmem::Finder;
 use memchr::memrchr;
