@@ -26,6 +26,7 @@
 mod block;
 mod buffer;
 mod copies;
+pub mod counting;
 mod memory;
 pub mod pool;
 mod rope;

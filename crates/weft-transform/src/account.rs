@@ -10,13 +10,13 @@
 //! as a long line, is an error then. Small things are not counted: they are bounded by their
 //! number.
 
-use crate::whose::whose;
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use weft_users::whose;
 
 /// Bytes in memory that are counted at all.
 pub(crate) const COUNTED_FROM: u64 = 64 << 10;

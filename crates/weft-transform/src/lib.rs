@@ -3,7 +3,7 @@
 //! A network is written in a small language ([`Network::parse`]), checked when it is made, and run
 //! any number of times ([`Run`]). Data goes from stage to stage as slices of blocks, by reference;
 //! a stage edits a slice in place where nobody else can reach its block. This crate knows
-//! `weft-block` and nothing of files.
+//! `weft-block`, `weft-users` and nothing of files.
 //!
 //! ```
 //! use weft_block::Rope;
@@ -27,7 +27,6 @@ mod account;
 pub mod archive;
 mod arguments;
 pub mod catalog;
-pub mod counting;
 pub mod expand;
 mod exported;
 mod flow;
@@ -48,7 +47,6 @@ mod stage;
 mod stages;
 mod temporary;
 mod threaded;
-mod whose;
 
 pub use account::{Bounds, Charge};
 pub use exported::refuse_to_daemon;
@@ -62,7 +60,6 @@ pub use source::{NoFiles, Reading, Source, Sources};
 pub use stage::{Keeps, Shape, StageError};
 pub use stages::permuting::Permutations;
 pub use stages::sums::Sum;
-pub use whose::whose;
 
 /// Version of these stages: others may give something else. Its last number is raised whenever a
 /// stage gives something else than before.

@@ -2,7 +2,8 @@
 
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use std::fs;
-use weft_transform::{Bounds, Charge, whose};
+use weft_transform::{Bounds, Charge};
+use weft_users::whose;
 
 #[test]
 fn subordinate_users_share_what_their_person_may_have() {

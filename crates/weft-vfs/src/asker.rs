@@ -13,8 +13,8 @@
 use crate::computing::requesting_user;
 use std::cell::{OnceCell, RefCell};
 use std::mem::ManuallyDrop;
-use weft_transform::whose;
 use weft_tree::Credentials;
+use weft_users::whose;
 
 /// The one on whose behalf something is looked at.
 #[derive(Clone, Debug, Default)]

@@ -27,8 +27,8 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use weft_store::Ino;
 use weft_transform::interrupt::{self, PERIOD};
-use weft_transform::whose;
 use weft_tree::{ErrorKind, Result};
+use weft_users::whose;
 
 /// Interruptions that are remembered of requests which nobody knows: they came before them, or
 /// after.

@@ -22,7 +22,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use unwritten::Unwritten;
 use weft_store::Timestamp;
-use weft_transform::whose;
+use weft_users::whose;
 
 /// Time of the first message of this process.
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -7,9 +7,9 @@ use super::confined::LIMITS;
 use super::groups::Group;
 use crate::account::Bounds;
 use crate::stage::StageError;
-use crate::whose::whose;
 use rustix::process::{Resource, geteuid};
 use std::os::fd::RawFd;
+use weft_users::whose;
 
 /// Processes that one owner's commands can have at once.
 pub(super) const PROCESSES_MAX: u64 = 512;

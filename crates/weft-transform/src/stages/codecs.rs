@@ -17,12 +17,12 @@ use crate::flow::{Input, Output, filled};
 use crate::language::{Call, NetworkError};
 use crate::source::Sources;
 use crate::stage::{Progress, Running, Shape, Stage, StageError};
-use crate::whose::whose;
 pub(crate) use memory::Room;
 use memory::{Charged, counted};
 use rustix::process::geteuid;
 use std::sync::Arc;
 use weft_block::Buffer;
+use weft_users::whose;
 
 /// Bytes made at once.
 const MADE_BYTES: usize = 64 << 10;

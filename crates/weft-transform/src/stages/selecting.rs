@@ -4,7 +4,6 @@ use super::expressions::Expression;
 use super::last::Tail;
 use super::lines::{ByLine, Fate, LINE_BYTES_MAX, Line, Lines};
 use crate::arguments::Arguments;
-use crate::counting::{self, Words};
 use crate::flow::{Input, Output};
 use crate::language::{Call, NetworkError, Word};
 use crate::source::Sources;
@@ -16,6 +15,7 @@ use std::io::Write;
 use std::num::ParseIntError;
 use std::ops::Range;
 use std::str::FromStr;
+use weft_block::counting::{self, Words};
 
 /// grep.
 struct Grep {

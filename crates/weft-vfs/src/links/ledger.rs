@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weft_digest::Digest;
-use weft_transform::whose;
 use weft_tree::{Error, ErrorKind, Result};
+use weft_users::whose;
 
 /// Bytes that what one user pushed may take, and what all of them did.
 pub(super) const USER_BYTES_MAX: usize = 16 << 20;

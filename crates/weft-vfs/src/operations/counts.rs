@@ -9,8 +9,8 @@ use crate::volume::Vfs;
 use parking_lot::Mutex;
 use std::ops::Range;
 use weft_block::Slice;
+use weft_block::counting::Counts;
 use weft_store::{BlockId, BlockRef, Ino};
-use weft_transform::counting::Counts;
 use weft_tree::{Cached, ClockMap, ErrorKind, Result};
 
 /// Bytes of a file that are counted at once, and that the attribute
@@ -55,7 +55,7 @@ impl CountsCache {
 
 impl Vfs {
     /// Counts the [`COUNTS_BYTES`] bytes of file `ino` from `offset` on; fewer at its end.
-    /// `NotSupported` for a transformation link, else as [`Vfs::read`].
+    /// `NotSupported` for an transformation link, else as [`Vfs::read`].
     pub fn counts(&self, ino: Ino, offset: u64) -> Result<Counts> {
         if offset > SIZE_MAX {
             return Err(ErrorKind::Invalid.into());

@@ -11,7 +11,8 @@ use std::ffi::OsStr;
 use std::io::{self, BufWriter, Write, stdout};
 use std::ops::Range;
 use std::process::ExitCode;
-use weft_transform::{Source, counting};
+use weft_block::counting;
+use weft_transform::Source;
 
 /// Longest line that is accepted.
 const LINE_BYTES_MAX: usize = 256 << 20;

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use weft_attributes::Attribute;
-use weft_transform::counting::{self, Words};
+use weft_block::counting::{self, Words};
 use weft_vfs::COUNTS_BYTES;
 
 /// Width of columns if an input has no length.
