@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use weft_links::LinkOptions;
 use weft_store::log::{IntentLog, OperationLog, given_up, needs_log};
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner, replaceable};
@@ -24,6 +25,15 @@ const LOG_SHARE: u64 = 4;
 /// Interval between checks that the volume is still ours.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
+/// Settings of a volume while it is open.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// Those of the volume itself.
+    pub vfs: Options,
+    /// Those of its links.
+    pub links: LinkOptions,
+}
+
 /// A volume opened for operations.
 pub struct Opened {
     pub vfs: Arc<Vfs>,
@@ -36,7 +46,8 @@ pub struct Opened {
 
 impl Opened {
     /// Opens the volume `named`.
-    pub fn open(named: &Path, options: Options, hold: OpenOptions) -> Result<Opened> {
+    pub fn open(named: &Path, settings: Settings, hold: OpenOptions) -> Result<Opened> {
+        let Settings { vfs: options, links } = settings;
         let location = mounted::unmounted(named)?;
         let context = || format!("cannot open volume {location}");
         let loss = hold.loss;
@@ -85,7 +96,8 @@ impl Opened {
         };
         let file = file.map(|file| file.with(loss));
         let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
-        let vfs = Vfs::open(volume.store.clone(), log, options, Arc::new(SystemClock)).with_context(context)?;
+        let vfs = weft_links::open(volume.store.clone(), log, options, links, Arc::new(SystemClock));
+        let vfs = vfs.with_context(context)?;
         refuse_unreadable_root(&*volume.store).with_context(context)?;
         Ok(Opened { vfs, store: volume.store, layout: volume.layout, location, read_only })
     }

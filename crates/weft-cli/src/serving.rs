@@ -4,18 +4,20 @@ use crate::arguments::{self, Open, Served, Whose};
 use crate::confinement::{self, Files, Serves};
 use crate::daemon::is_reexec;
 use crate::failure::usage;
+use crate::opened::Settings;
 use anyhow::{Context, Result};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use weft_links::{Exported, Keys, LinkOptions, LinkOwners};
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::log::Loss;
 use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
 use weft_store::{DiskCacheOptions, Location};
 use weft_transform::Bounds;
-use weft_vfs::{AtimePolicy, Exported, Keys, LinkOwners, Options, Vfs};
+use weft_vfs::{AtimePolicy, Options, Vfs};
 
 /// Default size of the disk cache in bytes.
 const DISK_CACHE_BYTES: u64 = 10 << 30;
@@ -35,14 +37,14 @@ pub fn say_if_unconfined() {
 }
 
 impl Open {
-    /// Returns the options for opening the volume, with `block_cache_bytes` of cached blocks by
+    /// Returns the settings for opening the volume, with `block_cache_bytes` of cached blocks by
     /// default, and the defaults for one that other users can use if `is_shared`.
-    pub fn options(&self, block_cache_bytes: u64, is_shared: bool) -> Result<Options> {
+    pub fn settings(&self, block_cache_bytes: u64, is_shared: bool) -> Result<Settings> {
         let interval = Duration::try_from_secs_f64(self.commit_interval).ok().filter(|interval| !interval.is_zero());
         let Some(commit_interval) = interval else {
             return usage(format!("commit interval {} is not a number of seconds above 0", self.commit_interval));
         };
-        Ok(Options {
+        let vfs = Options {
             commit_interval,
             defer_max: Options::default().defer_max,
             dirty_bytes_max: self.dirty_max.max(8 << 20),
@@ -51,11 +53,6 @@ impl Open {
             shared_bytes_max: 0,
             keep_written: false,
             read_ahead_bytes: self.read_ahead,
-            memo_bytes_max: self.memo,
-            networks: Bounds { temporary_bytes: self.temporary, ..Bounds::default() },
-            links: self.link_owners(is_shared),
-            exported: exported(self.exported_stages),
-            keys: self.keys.as_deref().map(keys).transpose()?,
             atime: match (self.noatime, self.strictatime) {
                 (true, _) => AtimePolicy::Never,
                 (_, true) => AtimePolicy::Always,
@@ -63,7 +60,15 @@ impl Open {
             },
             read_only: self.read_only,
             background: true,
-        })
+        };
+        let links = LinkOptions {
+            memo_bytes_max: self.memo,
+            networks: Bounds { temporary_bytes: self.temporary, ..Bounds::default() },
+            owners: self.link_owners(is_shared),
+            exported: exported(self.exported_stages),
+            keys: self.keys.as_deref().map(keys).transpose()?,
+        };
+        Ok(Settings { vfs, links })
     }
 
     /// Returns the users whose links work on a volume that others can use, if `is_shared`, too.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weft_fuse::{MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::memory::MemoryStore;
 use weft_store::{Store, VolumeOptions, sqlite};
-use weft_vfs::{Options, SystemClock, Vfs};
+use weft_vfs::{Options, SystemClock};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args_os().skip(1);
@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let store = store.unwrap_or_else(|| Arc::new(MemoryStore::new(VolumeOptions::default())));
-    let vfs = Vfs::open(store, None, Options::default(), Arc::new(SystemClock))?;
+    let vfs =
+        weft_links::open(store, None, Options::default(), weft_links::LinkOptions::default(), Arc::new(SystemClock))?;
     let mount = MountOptions { source: "memory".into(), ..MountOptions::default() };
     let session = Session::mount(vfs.clone(), &directory, &mount, options)?;
     session.run()?;

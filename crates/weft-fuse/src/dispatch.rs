@@ -34,7 +34,8 @@ use personal::PersonalNodes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Nonces, Observer, Vfs, computing};
+use weft_links::WithLinks;
+use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Nonces, Observer, Requester, Vfs, set_requester};
 
 /// Reason that a request fails.
 pub(crate) enum Failure {
@@ -126,7 +127,8 @@ impl Server {
         let opens = vfs
             .wants_opens()
             .inspect_err(|error| tracing::warn!("cannot tell whether links want to know of opens: {error}"));
-        let opens = options.opens || opens.unwrap_or(false);
+        // Without links nothing follows from opens.
+        let opens = vfs.links().is_ok() && (options.opens || opens.unwrap_or(false));
         if opens {
             vfs.tells_of_opens();
         }
@@ -196,7 +198,7 @@ impl Server {
             reply.finish(header.unique, libc::ENOSYS);
             return Served::Done;
         };
-        computing::set_requester(computing::Requester {
+        set_requester(Requester {
             user: weft_vfs::whose(header.uid),
             thread: (header.pid != 0).then_some(header.pid),
             number: Some(header.unique),

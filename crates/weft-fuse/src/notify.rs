@@ -126,7 +126,7 @@ impl Observer for Notifier {
             _ if all_content(change).is_some() && self.leaves_all.load(Ordering::Relaxed) => {}
             Change::Content { ino, range } => self.range_changed(*ino, range),
             Change::Attributes { ino } => self.attributes_changed(*ino),
-            Change::Link { .. } | Change::Target { .. } => {}
+            Change::Outdated { .. } | Change::Target { .. } => {}
             Change::Entry { parent, name } => {
                 self.entry_changed(*parent, name.as_bytes());
                 self.inode_changed(*parent, ALL);

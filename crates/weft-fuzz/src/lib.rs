@@ -56,7 +56,8 @@ pub(crate) fn mount_options() -> Options {
 
 /// Mounts `store` with the intent log at `log`, if any.
 pub(crate) fn mount(store: Arc<dyn Store>, log: Option<weft_store::log::IntentLog>) -> weft_vfs::Result<Arc<Vfs>> {
-    Vfs::open(store, log.map(Into::into), mount_options(), Arc::new(ManualClock::default()))
+    let links = weft_links::LinkOptions::default();
+    weft_links::open(store, log.map(Into::into), mount_options(), links, Arc::new(ManualClock::default()))
 }
 
 /// An empty volume in memory, mounted.

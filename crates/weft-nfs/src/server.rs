@@ -48,8 +48,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 use waits::Waits;
+use weft_links::{Lane, set_lane};
 use weft_vfs::blocking::{self, Answer, Wait};
-use weft_vfs::computing::{Lane, set_lane};
 use weft_vfs::{Error, Secret, Vfs};
 
 /// Most connections at once; more wait in the system's queue.

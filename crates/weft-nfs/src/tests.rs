@@ -12,6 +12,7 @@ use crate::export::Exports;
 use crate::server::{Options, Server};
 use client::Client;
 use std::sync::Arc;
+use weft_links::LinkOptions;
 use weft_store::VolumeOptions;
 use weft_store::memory::MemoryStore;
 use weft_vfs::{ManualClock, Timestamp, Vfs};
@@ -25,16 +26,16 @@ struct Served {
 
 /// A new volume, served to `exports`.
 fn serve(exports: &str) -> Served {
-    serve_with(exports, weft_vfs::Options::default())
+    serve_with(exports, LinkOptions::default())
 }
 
 /// Serves like [`serve`], with other options than the usual ones.
-fn serve_with(exports: &str, options: weft_vfs::Options) -> Served {
+fn serve_with(exports: &str, links: LinkOptions) -> Served {
     let store = Arc::new(MemoryStore::new(VolumeOptions { block_size: 4096, ..VolumeOptions::default() }));
     let clock = Arc::new(ManualClock::default());
     clock.set(Timestamp::from_parts(1000, 0));
-    let options = weft_vfs::Options { background: false, ..options };
-    let vfs = Vfs::open(store, None, options, clock.clone()).expect("opens");
+    let options = weft_vfs::Options { background: false, ..weft_vfs::Options::default() };
+    let vfs = weft_links::open(store, None, options, links, clock.clone()).expect("opens");
     let server = server(&vfs, exports);
     Served { vfs, server, clock }
 }

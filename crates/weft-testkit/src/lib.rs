@@ -3,6 +3,7 @@
 
 mod cluster;
 mod compare;
+mod counting;
 mod digests;
 mod faults;
 mod model;
@@ -14,6 +15,7 @@ mod run;
 
 pub use cluster::{Client, Cluster};
 pub use compare::compare;
+pub use counting::{Counting, held, held_bytes};
 pub use digests::check_digests;
 pub use faults::{Calls, CrashStore, Faults, InDoubt};
 pub use model::{Model, Node, NodeId};

@@ -3,6 +3,7 @@
 use crate::attributes::{Attributes, Reach};
 use crate::clock_map::Cached;
 use crate::data::FileData;
+use crate::inodes::is_virtual;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -141,7 +142,8 @@ impl Inode {
             mtime: row.mtime,
             ctime: row.ctime,
             btime: row.btime,
-            computed: None,
+            // A virtual one may be something else the next time.
+            computed: is_virtual(row.ino).then_some(1),
             reach: Reach::Everybody,
         }
     }

@@ -5,6 +5,7 @@
 //! commit is never evicted; `dirty_inodes` and `dirty_names` list each item that changed in the
 //! current generation exactly once (an item listed but no longer changed is skipped).
 
+use crate::caller::{Caller, Holds};
 use crate::clock_map::ClockMap;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
@@ -270,6 +271,18 @@ impl Tree {
             self.dirty_bytes += ROW_BYTES;
         }
         old
+    }
+
+    /// Holds `ino` once more.
+    pub fn hold(&mut self, ino: Ino) {
+        *self.holds.entry(ino).or_insert(0) += 1;
+    }
+
+    /// Counts a hold of `ino` if the caller's protocol keeps count.
+    pub fn hold_by(&mut self, caller: Caller, ino: Ino) {
+        if caller.holds == Holds::Counted {
+            self.hold(ino);
+        }
     }
 
     /// Deletes inode `ino`, which is in memory and which nothing needs any more.

@@ -10,7 +10,10 @@
 //! with the request. A thread of another PID namespace has none that count, nor does one whose
 //! /proc entry names another user or group.
 
-use crate::computing::requesting_user;
+mod rights;
+
+use crate::requester::requesting_user;
+pub use rights::{MAY_READ, MAY_SEARCH, MAY_WRITE, Subject};
 use std::cell::{OnceCell, RefCell};
 use std::mem::ManuallyDrop;
 use weft_tree::Credentials;
@@ -31,8 +34,8 @@ pub enum Asker {
 /// A user who asks.
 #[derive(Clone, Debug)]
 pub struct Person {
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
+    uid: u32,
+    gid: u32,
     /// Its thread, as long as its groups are not known.
     thread: u32,
     groups: OnceCell<Option<Vec<u32>>>,
@@ -79,12 +82,12 @@ impl Asker {
     }
 
     /// Gives `look` the one on whose behalf this thread works.
-    pub(crate) fn now<T>(look: impl FnOnce(&Asker) -> T) -> T {
+    pub fn now<T>(look: impl FnOnce(&Asker) -> T) -> T {
         ASKER.with(|asker| look(&asker.borrow()))
     }
 
     /// True if nothing is kept from it.
-    pub(crate) fn is_mighty(&self) -> bool {
+    pub fn is_mighty(&self) -> bool {
         match self {
             Asker::Holder => true,
             Asker::Anybody => false,
@@ -93,7 +96,7 @@ impl Asker {
     }
 
     /// The user's number; none of the holder. Nobody in particular has one that is no user's.
-    pub(crate) fn uid(&self) -> Option<u32> {
+    pub fn uid(&self) -> Option<u32> {
         match self {
             Asker::Holder => None,
             // chown(2) takes it for none.
@@ -113,8 +116,13 @@ impl Asker {
 }
 
 impl Person {
+    /// The user's number.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// Tells if the user is in group `gid`; none if that is unknown.
-    pub(crate) fn is_member(&self, gid: u32) -> Option<bool> {
+    pub fn is_member(&self, gid: u32) -> Option<bool> {
         if gid == self.gid {
             return Some(true);
         }

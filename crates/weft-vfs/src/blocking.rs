@@ -47,7 +47,7 @@ pub fn set_hook(hook: impl Fn(Wait) -> Answer + 'static) {
 }
 
 /// Calls `work`, which waits as it must: whoever calls has asked the hook already.
-pub(crate) fn waiting<T>(work: impl FnOnce() -> T) -> T {
+pub fn waiting<T>(work: impl FnOnce() -> T) -> T {
     struct Restored(Option<Hook>);
     impl Drop for Restored {
         fn drop(&mut self) {

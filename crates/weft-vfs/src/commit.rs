@@ -441,7 +441,7 @@ impl Vfs {
         }
         self.store.notices().into_iter().for_each(|notice| tracing::warn!("{notice}"));
         self.room.notify_all();
-        self.forget_archives();
+        self.opaque.committed(self);
     }
 
     /// Has all space given back that is free, as far as that is possible, and sees how much there
@@ -449,7 +449,7 @@ impl Vfs {
     pub(crate) fn make_space(&self) -> Result<()> {
         // Where commits fail, whoever refuses one operation after the other need not try again each
         // time.
-        self.views.clear();
+        self.opaque.clear();
         let may_commit = self.state.lock().failure.is_none();
         if may_commit {
             // What fails is reported, and nothing is freed then.

@@ -19,4 +19,3 @@ pub(crate) use counts::CountsCache;
 pub use digests::{ListedEntry, decode};
 pub(crate) use entries::{SYMLINK, check_target};
 pub use sharing::SharedPart;
-pub use xattrs::MADE_AS;

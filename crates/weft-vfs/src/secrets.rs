@@ -23,13 +23,13 @@ impl Vfs {
     }
 
     /// The same, with `ino` instead of the root.
-    pub(crate) fn kept_of(&self, ino: Ino, name: &str) -> Result<Option<Vec<u8>>> {
+    pub fn kept_of(&self, ino: Ino, name: &str) -> Result<Option<Vec<u8>>> {
         let name = attribute(name)?;
         self.run(|state| state.kept(ino, &name))
     }
 
     /// Keeps `value` by `name`, with `ino` instead of the root.
-    pub(crate) fn keep_of(&self, ino: Ino, name: &str, value: &[u8]) -> Result<()> {
+    pub fn keep_of(&self, ino: Ino, name: &str, value: &[u8]) -> Result<()> {
         let name = attribute(name)?;
         self.change(|state| {
             state.tree.room(2 * ROW_BYTES)?;

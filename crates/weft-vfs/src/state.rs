@@ -1,18 +1,20 @@
 //! All that a mounted volume keeps in memory, under one lock: its tree, how far that has come to
-//! the store, and what links are computed from.
+//! the store, and what a layer above the vfs keeps of opaque inodes.
 
-use crate::links::LinkState;
+use crate::opaque::{Detail, Held, OpaqueState};
 use crate::options::Options;
 use crate::volume::{FailedWriteback, Locality};
-use weft_store::{CommitNo, Header, Ino, OpNo, Timestamp};
-use weft_tree::{ErrorKind, Mutation, Rights, Stop, Tree};
+use weft_store::{CommitNo, Header, Ino, Kind, OpNo, Timestamp};
+use weft_tree::{Attributes, ErrorKind, Mutation, Rights, Stop, Tree};
 
 /// The state.
-pub(crate) struct State {
+pub struct State {
     /// The tree.
     pub(crate) tree: Tree,
-    /// What links are computed from.
-    pub(crate) links: LinkState,
+    /// The layer above, under the lock.
+    pub(crate) opaque: Held,
+    /// True if the way in reports opens and closes of files.
+    pub(crate) is_told_of_opens: bool,
     /// The last operation in a commit.
     pub(crate) committed: OpNo,
     /// The last operation known to survive anything.
@@ -39,12 +41,13 @@ pub(crate) struct State {
 
 impl State {
     /// The state of a volume just opened.
-    pub(crate) fn new(header: &Header, options: &Options) -> State {
+    pub(crate) fn new(header: &Header, options: &Options, layer: Box<dyn OpaqueState>) -> State {
         let tree = Tree::new(header, options.metadata_cache_bytes, options.dirty_bytes_max);
         let op = tree.counters.op;
         State {
             tree,
-            links: LinkState::new(options),
+            opaque: Held::new(layer),
+            is_told_of_opens: false,
             committed: op,
             durable: op,
             logged: op,
@@ -60,16 +63,55 @@ impl State {
 
     /// Applies `mutation` as the next operation, and notes what follows from it.
     pub(crate) fn perform(&mut self, mutation: &Mutation<'_>) -> Result<(), Stop> {
-        let before = self.links.before(&self.tree, mutation);
+        self.opaque.before(&self.tree, mutation);
         self.tree.perform(mutation)?;
-        self.links.performed(&mut self.tree, mutation, before);
+        self.opaque.performed(&mut self.tree, mutation);
         self.failed_writeback.follow(mutation, self.tree.block_size());
         Ok(())
     }
 
     /// Bytes of memory that inodes and names take, and what is known of those that are held.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.tree.metadata_bytes() + self.links.members.weight()
+        self.tree.metadata_bytes() + self.opaque.weight()
+    }
+
+    /// The tree.
+    pub fn tree(&mut self) -> &mut Tree {
+        &mut self.tree
+    }
+
+    /// True if `ino` is opaque.
+    pub(crate) fn is_opaque(&mut self, ino: Ino) -> Result<bool, Stop> {
+        Ok(self.tree.inode(ino)?.row.kind == Kind::Transformation)
+    }
+
+    /// Attributes of inode `ino`, as programs see them; of an opaque one as the layer tells them.
+    pub(crate) fn attributes(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        self.attributes_in(ino, Detail::Usual)
+    }
+
+    /// The same of one that was just changed: nothing is fetched any more.
+    pub(crate) fn attributes_after(&mut self, ino: Ino) -> Result<Attributes, Stop> {
+        self.attributes_in(ino, Detail::Changed)
+    }
+
+    /// The same, in a `detail` that matters if it is opaque.
+    pub(crate) fn attributes_in(&mut self, ino: Ino, detail: Detail) -> Result<Attributes, Stop> {
+        let inode = self.tree.inode(ino)?;
+        if inode.row.kind == Kind::Transformation {
+            return self.opaque.layer().attributes(&mut self.tree, ino, detail);
+        }
+        Ok(inode.attributes())
+    }
+
+    /// Makes sure that attributes of `ino`, which is about to be changed, can be told after that.
+    pub(crate) fn ready_for_attributes_after(&mut self, ino: Ino) -> Result<(), Stop> {
+        if self.is_opaque(ino)? { self.opaque.layer().prepare(&mut self.tree, ino) } else { Ok(()) }
+    }
+
+    /// True if `ino`, which is opaque, looks like a directory.
+    pub(crate) fn looks_like_directory(&mut self, ino: Ino) -> Result<bool, Stop> {
+        self.opaque.layer().is_directory(&mut self.tree, ino)
     }
 }
 
@@ -79,6 +121,10 @@ impl Rights for State {
     }
 
     fn permission_bits(&mut self, ino: Ino) -> Result<u32, Stop> {
-        self.bits_of_links_too(ino)
+        let row = &self.tree.inode(ino)?.row;
+        match row.kind {
+            Kind::Transformation => self.opaque.layer().permission_bits(&mut self.tree, ino),
+            _ => Ok(row.permissions),
+        }
     }
 }

@@ -44,7 +44,7 @@ pub struct Stats {
     pub block_bytes: u64,
     /// Bytes of memory that programs may map to read blocks in place.
     pub shared_bytes: u64,
-    /// Bytes kept of what transformation links give.
+    /// Bytes of results, kept of what opaque inodes give.
     pub memo_bytes: u64,
     /// Results of networks that were begun to be computed.
     pub results_computed: u64,

@@ -9,6 +9,7 @@
 
 use crate::asker::{Asker, Asking};
 use crate::observe::Change;
+use crate::opaque::Detail;
 use crate::operations::{SYMLINK, check_target};
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -87,7 +88,7 @@ impl State {
     fn look_by(&mut self, file: FileId) -> Result<Attributes, Stop> {
         let ino = self.known(file)?;
         if self.is_closed(file)? {
-            return self.closed_attributes(ino);
+            return self.attributes_in(ino, Detail::Closed);
         }
         let attributes = self.look(ino)?;
         let is_closed = attributes.reach == Reach::Nobody && attributes.kind == Kind::File;
@@ -95,7 +96,7 @@ impl State {
     }
 
     fn look(&mut self, ino: Ino) -> Result<Attributes, Stop> {
-        self.attributes_measured(ino)
+        self.attributes_in(ino, Detail::Measured)
     }
 }
 
@@ -205,7 +206,7 @@ impl User<'_> {
         });
         match looked_up {
             Err(Refusal::Opaque) => {
-                let in_view = self.vfs.lookup_in_view(self.caller(), parent.ino, name)?;
+                let in_view = self.vfs.opaque.lookup(self.vfs, self.caller(), parent.ino, name)?;
                 Ok((found(in_view), self.attributes(parent)?))
             }
             looked_up => Ok(looked_up?),
@@ -221,7 +222,7 @@ impl User<'_> {
         mut guard: impl FnMut(&Attributes) -> bool,
     ) -> Result<Changed<()>> {
         let _asking = self.asks();
-        self.vfs.ready_for_owner(file.ino, &changes)?;
+        self.vfs.prepare_owner(file.ino, &changes)?;
         let time = self.vfs.now();
         let mut permitted = changes;
         let changed = self.change(file, |state, ino| {
@@ -234,7 +235,7 @@ impl User<'_> {
         });
         let changed = match changed {
             Err(Refusal::Opaque) => {
-                self.vfs.refuse_drafts(file.ino)?;
+                self.vfs.opaque.permit_unopened(self.vfs, file.ino)?;
                 self.through(file, || self.vfs.set_attributes(file.ino, permitted).map(|_| ()))?
             }
             changed => changed?,
@@ -281,7 +282,7 @@ impl User<'_> {
         });
         let changed = match changed {
             Err(Refusal::Opaque) => {
-                self.vfs.refuse_drafts(file.ino)?;
+                self.vfs.opaque.permit_unopened(self.vfs, file.ino)?;
                 self.through(file, || self.vfs.write(file.ino, offset, data, writer).map(|_| ()))?
             }
             changed => changed?,

@@ -4,10 +4,9 @@ use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
 use crate::commit::{CommitState, ROWS_EAGER, Syncs};
-use crate::computing::Computing;
-use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turn as LongTurn, Turns, Views};
 use crate::locks::Locks;
 use crate::observe::Observers;
+use crate::opaque::{OpaqueLayer, Seen};
 use crate::operations::CountsCache;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
@@ -21,7 +20,7 @@ use std::thread::JoinHandle;
 use weft_block::Block;
 use weft_store::log::OperationLog;
 use weft_store::{Ino, OpNo, Store, Timestamp};
-use weft_tree::{Caller, Error, ErrorKind, Holds, Miss, Result, Stop, is_virtual};
+use weft_tree::{Error, ErrorKind, Miss, Result, Stop, is_virtual};
 
 /// Bytes that the place under a volume must have, at most, beside those of changes that are not
 /// committed yet.
@@ -78,18 +77,12 @@ pub struct Vfs {
     pub(crate) bytes_read: AtomicU64,
     pub(crate) observers: Observers,
     pub(crate) locks: Locks,
-    pub(crate) views: Views,
-    /// Requests that wait for networks.
-    pub(crate) computing: Computing,
+    /// The layer above, outside of the state's lock.
+    pub(crate) opaque: Box<dyn OpaqueLayer>,
+    /// Files that are seen as something else.
+    pub(crate) seen: Seen,
     /// Tells of the server of NFS, while there is one.
     pub(crate) nfs_stats: Mutex<Option<report::NfsCounters>>,
-    /// Those who resolve links at length.
-    pub(crate) turns: Turns,
-    pub(crate) places_ahead: PlacesAhead,
-    pub(crate) indexes: Indexes,
-    /// Names of entries in views that rename.
-    pub(crate) renamed: Renamed,
-    pub(crate) stacks: Stacks,
     pub(crate) counts: CountsCache,
     /// Itself, for what outlives an operation.
     pub(crate) me: Weak<Vfs>,
@@ -121,12 +114,13 @@ pub(crate) struct Log {
 
 impl Vfs {
     /// Now, by the volume's clock.
-    pub(crate) fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Runs `operation` on the state, fetching what it lacks until it ends.
-    pub(crate) fn run<T>(&self, operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+    /// Runs `operation` on the state, fetching what it lacks until it ends. It runs again from its
+    /// beginning then, so that it must not have changed anything.
+    pub fn run<T>(&self, operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
         self.try_run(operation).map_err(Error::from)
     }
 
@@ -141,8 +135,8 @@ impl Vfs {
             };
             match stop {
                 Stop::Miss(Miss::Turn) => is_long = true,
-                // What is kept of links goes before anybody is refused.
-                Stop::Fail(error) if error.kind() == ErrorKind::QuotaExceeded && self.views.clear() => continue,
+                // Results go before anybody is refused.
+                Stop::Fail(error) if error.kind() == ErrorKind::QuotaExceeded && self.opaque.clear() => continue,
                 Stop::Fail(error) => return Err(error.into()),
                 Stop::Opaque => return Err(Refusal::Opaque),
                 Stop::Miss(Miss::Space) if made_space => return Err(Error::from(ErrorKind::NoSpace).into()),
@@ -167,15 +161,15 @@ impl Vfs {
         }
     }
 
-    /// Runs `operation` until it ends or stops; within a turn if it resolves links at length.
+    /// Runs `operation` until it ends or stops; within a turn if it holds the lock for long.
     fn run_once<T>(&self, operation: &mut impl FnMut(&mut State) -> Result<T, Stop>, is_long: bool) -> Result<T, Stop> {
-        // Nothing is fetched within it: that may take long, or resolve other links.
-        let mut turn = if is_long { Some(self.take_turn()?) } else { None };
+        // Nothing is fetched within it: that may take long, or take a turn, too.
+        let mut turn = if is_long { Some(self.opaque.take_turn(self)?) } else { None };
         let mut state = self.state.lock();
-        turn.iter_mut().for_each(LongTurn::begin);
-        state.links.resolving.begin(!is_long);
+        turn.iter_mut().for_each(|turn| turn.begin());
+        state.opaque.begin(!is_long);
         let result = operation(&mut state);
-        state.links.resolving.begin(false);
+        state.opaque.begin(false);
         if turn.is_some() {
             // Those who wait come before the next.
             MutexGuard::unlock_fair(state);
@@ -183,8 +177,23 @@ impl Vfs {
         result
     }
 
-    /// Runs a changing `operation`, unless the volume is read-only.
-    pub(crate) fn change<T>(&self, operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
+    /// Looks at the state, as far as it is in memory.
+    pub fn locked<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock())
+    }
+
+    /// True if `ino` is opaque. `Stale`.
+    pub fn is_opaque(&self, ino: Ino) -> Result<bool> {
+        self.run(|state| state.is_opaque(ino))
+    }
+
+    /// Itself, for what outlives an operation.
+    pub fn weak(&self) -> Weak<Vfs> {
+        self.me.clone()
+    }
+
+    /// Runs a changing `operation`, unless the volume is read-only; else as [`Vfs::run`].
+    pub fn change<T>(&self, operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T> {
         self.try_change(operation).map_err(Error::from)
     }
 
@@ -199,7 +208,7 @@ impl Vfs {
             if state.wants_commit() && !self.kicked.load(Ordering::Relaxed) {
                 self.kick();
             }
-            outdated.append(&mut state.links.watches.take_outdated());
+            outdated.append(&mut state.opaque.take_outdated());
             result
         });
         self.announce_outdated(outdated);
@@ -256,8 +265,7 @@ impl Vfs {
                 self.may_wait(Wait::Commit)?;
                 self.make_space()
             }
-            Miss::Length(ino) => self.measure_link(*ino),
-            Miss::Shown(view, name) => self.look_into(*view, name),
+            Miss::Length(_) | Miss::Shown(..) => self.opaque.fetch(self, miss),
             // Taken where the operation runs.
             Miss::Rest | Miss::Turn => Ok(()),
             Miss::Inode(_)
@@ -283,12 +291,14 @@ impl Vfs {
         if let Err(error) = result {
             self.report("cannot delete an unlinked inode; it will go at the next mount", &error);
         }
-        self.pop_of_gone(ino);
+        if self.has_substitutes() {
+            self.opaque.released(self, ino);
+        }
     }
 
     /// Holds `ino` once more.
     pub fn hold(&self, ino: Ino) {
-        *self.state.lock().tree.holds.entry(ino).or_insert(0) += 1;
+        self.state.lock().tree.hold(ino);
     }
 
     /// All inodes that are held.
@@ -320,13 +330,6 @@ impl Vfs {
 }
 
 impl State {
-    /// Counts a hold of `ino` if the caller's protocol keeps count.
-    pub(crate) fn hold(&mut self, caller: Caller, ino: Ino) {
-        if caller.holds == Holds::Counted {
-            *self.tree.holds.entry(ino).or_insert(0) += 1;
-        }
-    }
-
     fn release(&mut self, ino: Ino, count: u64) -> Result<(), Stop> {
         let left = self.tree.holds.get(&ino).copied().unwrap_or(0).saturating_sub(count);
         if left > 0 {
@@ -336,11 +339,11 @@ impl State {
         if self.tree.orphans.contains(&ino) && !self.tree.keep_orphans {
             self.tree.inode(ino)?;
             self.tree.delete_inode(ino);
-            self.links.forget_deleted(&mut self.tree);
+            self.opaque.forget_deleted(&mut self.tree);
         }
         self.tree.holds.remove(&ino);
         if is_virtual(ino) {
-            self.let_go(ino);
+            self.opaque.layer().released(&mut self.tree, ino);
         }
         Ok(())
     }

@@ -11,8 +11,7 @@ use weft_digest::{Content, FileHasher};
 use weft_store::{BlockHome, Store, Timestamp, VolumeOptions, sqlite};
 use weft_testkit::check_digests;
 use weft_vfs::{
-    AllocateMode, Asker, Caller, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, RenameMode, SetAttributes,
-    Vfs,
+    AllocateMode, Asker, Caller, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, SetAttributes, Vfs,
 };
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -252,12 +251,7 @@ fn digests_are_told_to_those_who_may_read_what_they_confirm() {
     let hidden = vfs.make(Caller::ROOT, top, b"hidden", MakeNode { permissions: 0o711, ..DIRECTORY }).expect("made");
     assert_eq!(told_to(ALICE, top), [false; 3]);
     give(hidden.ino);
-    // Nor is the definition of a link that is closed to her.
-    let definition = LinkDefinition::new(vec![b"/nothing".to_vec()], "upper");
-    vfs.make_link(Caller::ROOT, below, b"link", 0o666, &definition).expect("made");
     assert_eq!(told_to(ALICE, top), [true; 3]);
-    file(Ino::ROOT, b"nothing", 0o600);
-    assert_eq!(told_to(ALICE, top), [false; 3]);
 }
 
 #[test]

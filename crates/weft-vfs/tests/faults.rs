@@ -12,9 +12,7 @@ use weft_store::{
     Batch, CommitStore, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, RowStore, VolumeOptions,
 };
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
-use weft_vfs::{
-    Caller, ErrorKind, Exported, Ino, Kind, LinkDefinition, MakeNode, ManualClock, Options, RenameMode, Vfs,
-};
+use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
 
@@ -287,32 +285,4 @@ fn an_inode_that_counts_no_names_is_kept_as_long_as_one_leads_to_it() {
     vfs.close().expect("closed");
     open().close().expect("closed");
     assert!(store.inodes(ino, 1).expect("readable").is_empty(), "nothing leads to it any more");
-}
-
-#[test]
-fn a_link_that_runs_code_does_so_only_if_its_maker_is_known_to_have_ordered_it() {
-    let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
-    let open = || {
-        let options = Options { exported: Exported::Root, ..options() };
-        Vfs::open(store.clone(), None, options, Arc::new(ManualClock::default())).expect("opens")
-    };
-    let vfs = open();
-    let file = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
-    vfs.write(file, 0, b"content", false).expect("written");
-    let definition = LinkDefinition::new(vec![b"/file".to_vec()], "exec cat");
-    let made = vfs.make_link(Caller::ROOT, Ino::ROOT, b"link", 0o644, &definition).expect("made").ino;
-    assert!(vfs.link_order(made).expect("told").expect("a link").definition.trusted);
-    vfs.close().expect("closed");
-    // As links were before that was asked.
-    let row = store.inodes(made, 1).expect("readable").remove(0);
-    let header = store.header().expect("readable");
-    let bytes = definition.encode();
-    let old = InodeChange::Put(InodeRow { size: bytes.len() as u64, inline: Some(bytes.into()), ..row });
-    let batch =
-        Batch { commit: header.commit.next(), counters: header.counters, inodes: vec![old], ..Batch::default() };
-    store.apply(&batch, Durability::Durable).expect("changed");
-    let vfs = open();
-    assert_eq!(vfs.read(made, 0, 100).unwrap_err().kind(), ErrorKind::NotPermitted);
-    assert!(!vfs.link_order(made).expect("told").expect("a link").definition.trusted);
-    vfs.close().expect("closed");
 }

@@ -8,6 +8,7 @@ use crate::dentry::Dentry;
 use crate::failure::usage;
 use crate::mounted;
 use crate::named::{in_volume, resolved};
+use crate::opened::Settings;
 use crate::output;
 use crate::proc_path::proc_path;
 use crate::shown;
@@ -22,11 +23,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_attributes::Attribute;
+use weft_links::{Exported, LinkDefinition, LinkError, LinkOptions, LinkOrder, MADE_AS, Memo, ViewKind, WithLinks};
 use weft_transform::{Network, picture};
-use weft_vfs::{
-    Caller, ErrorKind, Exported, Holds, Ino, Kind, LinkDefinition, LinkError, LinkOrder, MADE_AS, Memo, Options, Vfs,
-    ViewKind,
-};
+use weft_vfs::{Caller, ErrorKind, Holds, Ino, Kind, Vfs};
 
 const NO_VOLUME: &str = "it is in no mounted volume; name one that is not mounted as VOLUME:PATH";
 
@@ -110,8 +109,9 @@ fn make_within(
         wanted.targets.push([b"/", &path[begin..]].concat());
     }
     // The users whose links may run code of their own are set where the links are used.
-    let options = Options { exported: Exported::Everybody, ..Options::default() };
-    let Place { opened, path, .. } = Place::open_with(link, |_| options)?;
+    let links = LinkOptions { exported: Exported::Everybody, ..LinkOptions::default() };
+    let settings = Settings { links, ..Settings::default() };
+    let Place { opened, path, .. } = Place::open_with(link, |_| settings)?;
     let link = [b"/", &path.join(&b'/')[..]].concat();
     let made = || -> Result<()> {
         refuse_view_of_itself(&link, &wanted)?;
@@ -125,7 +125,7 @@ fn make_within(
         let parent = find(vfs, parent)?;
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let maker = Caller { uid, gid, holds: Holds::None };
-        vfs.make_link(maker, parent.ino, name, permissions(&definition), &definition)?;
+        vfs.links()?.make_link(maker, parent.ino, name, permissions(&definition), &definition)?;
         Ok(())
     };
     let made = made();
@@ -380,8 +380,8 @@ fn read(link: &OsStr) -> Result<(LinkOrder, Option<Memo>)> {
     let Place { opened, path, .. } = Place::open(link, true)?;
     let order = || -> Result<_> {
         let ino = find_itself(&opened.vfs, &path)?;
-        let order = opened.vfs.link_order(ino)?.context("it is no transformation link")?;
-        Ok((order, opened.vfs.memo(ino)?))
+        let order = opened.vfs.links()?.link_order(ino)?.context("it is no transformation link")?;
+        Ok((order, opened.vfs.links()?.memo(ino)?))
     };
     let order = order();
     opened.close()?;

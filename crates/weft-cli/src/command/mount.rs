@@ -12,7 +12,7 @@ use crate::control_socket::ControlSocket;
 use crate::daemon::{self, Daemon, is_reexec};
 use crate::failure::usage;
 use crate::leaving;
-use crate::opened::Opened;
+use crate::opened::{Opened, Settings};
 use crate::serving::{allow_connections, memory_bytes, say_if_unconfined, start_lender, start_nfs};
 use crate::shown;
 use anyhow::{Context, Result, bail};
@@ -23,7 +23,6 @@ use std::sync::Arc;
 use weft_control::Kind;
 use weft_fuse::{Inviter, LockKeeper, MountOptions, Placement, Session, SessionOptions, Transport};
 use weft_store::Location;
-use weft_vfs::Options;
 
 /// Bytes of cached blocks: the kernel has its own cache above.
 const BLOCK_CACHE_BYTES: u64 = 64 << 20;
@@ -41,15 +40,13 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     if (mount.suid || mount.devices) && !rustix::process::geteuid().is_root() {
         return usage("only root may mount with suid or dev".into());
     }
-    let vfs = Options {
-        keep_written: arguments.nfs.is_some(),
-        // The kernel caches changes that the volume does not have.
-        shared_bytes_max: shared_bytes(&arguments)?,
-        ..arguments.open.options(BLOCK_CACHE_BYTES, mount.is_shared() || arguments.nfs.is_some())?
-    };
-    mount.access_times = vfs.atime;
+    let mut settings = arguments.open.settings(BLOCK_CACHE_BYTES, mount.is_shared() || arguments.nfs.is_some())?;
+    settings.vfs.keep_written = arguments.nfs.is_some();
+    // The kernel caches changes that the volume does not have.
+    settings.vfs.shared_bytes_max = shared_bytes(&arguments)?;
+    mount.access_times = settings.vfs.atime;
     let nfs = arguments.nfs.map(|address| arguments.served.options(address)).transpose()?;
-    let plan = Plan { vfs, session: session_options(&arguments)?, mount, nfs };
+    let plan = Plan { settings, session: session_options(&arguments)?, mount, nfs };
     // The daemon leaves this directory.
     if location.path().is_some() {
         arguments.volume = settled(&arguments.volume)?;
@@ -82,7 +79,7 @@ fn shared_bytes(arguments: &Mount) -> Result<u64> {
 
 /// Settings from the arguments, checked before anything is touched.
 struct Plan {
-    vfs: Options,
+    settings: Settings,
     session: SessionOptions,
     mount: MountOptions,
     nfs: Option<weft_nfs::Options>,
@@ -164,13 +161,13 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if let Some(cache) = &arguments.open.disk_cache {
         refuse_below(&directory, cache, "the disk cache")?;
     }
-    let lends = plan.vfs.shared_bytes_max > 0;
+    let lends = plan.settings.vfs.shared_bytes_max > 0;
     if lends {
         allow_connections();
     }
     arguments.open.say_if_cache_is_new(&arguments.volume);
     let purpose = format!("mounted at {}", directory.display());
-    let open = || Opened::open(&arguments.volume, plan.vfs.clone(), arguments.open.hold(purpose.clone()));
+    let open = || Opened::open(&arguments.volume, plan.settings.clone(), arguments.open.hold(purpose.clone()));
     let opened = leaving::open_after(&arguments.volume, open)?;
     daemon.hold_signals();
     let is_again = dead.is_some();

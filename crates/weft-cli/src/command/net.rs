@@ -16,6 +16,7 @@ use serde_json::json;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 use weft_attributes::Attribute;
+use weft_links::WithLinks;
 use weft_transform::expand;
 use weft_vfs::ErrorKind;
 
@@ -65,7 +66,7 @@ fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
             done => Ok(done?),
         };
     }
-    within(place, false, |vfs| match vfs.define_network(name, network) {
+    within(place, false, |vfs| match vfs.links()?.define_network(name, network) {
         Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
         done => Ok(done?),
     })

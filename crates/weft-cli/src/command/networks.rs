@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weft_attributes::Attribute;
 use weft_block::Rope;
+use weft_links::WithLinks;
 use weft_transform::{Described, Network, NetworkError, RunError, expand};
 use weft_vfs::Vfs;
 
@@ -39,7 +40,7 @@ pub fn all(place: &OsStr) -> Result<Names> {
 
 /// Returns the networks of a volume that is open.
 pub fn of_volume(vfs: &Vfs) -> Result<Names> {
-    Ok(vfs.networks()?)
+    Ok(vfs.links()?.networks()?)
 }
 
 pub fn of_mount(root: &Path) -> Result<Names> {

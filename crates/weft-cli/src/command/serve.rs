@@ -4,7 +4,7 @@ use crate::arguments::Serve;
 use crate::confinement::Serves;
 use crate::control_socket::ControlSocket;
 use crate::daemon::{self, Daemon};
-use crate::opened::Opened;
+use crate::opened::{Opened, Settings};
 use crate::serving::{memory_bytes, say_if_unconfined, start_nfs};
 use crate::shown;
 use crate::user;
@@ -21,7 +21,7 @@ use weft_control::Kind;
 use weft_nfs::export::Rule;
 use weft_nfs::{Export, Server};
 use weft_store::Location;
-use weft_vfs::{Options, Stats};
+use weft_vfs::Stats;
 
 /// Serves a volume until a signal stops it.
 pub fn run(mut arguments: Serve) -> Result<ExitCode> {
@@ -31,7 +31,8 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
         user::take_process(&user::named(name)?)?;
     }
     let options = arguments.served.options(arguments.nfs)?;
-    let vfs = Options { keep_written: true, ..arguments.open.options(memory_bytes() / 4, true)? };
+    let mut settings = arguments.open.settings(memory_bytes() / 4, true)?;
+    settings.vfs.keep_written = true;
     if location.path().is_some() {
         arguments.volume = std::path::absolute(&arguments.volume).context("cannot tell where the volume is")?;
     }
@@ -41,7 +42,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     arguments.open.confine(Serves::Network, location.path(), &files)?;
     daemon::run(
         !arguments.background,
-        |daemon| start(&arguments, vfs, options, daemon),
+        |daemon| start(&arguments, settings, options, daemon),
         |serving| serving.log.clone(),
         Serving::until_told,
     )
@@ -54,10 +55,10 @@ struct Serving {
     log: daemon::Log,
 }
 
-fn start(arguments: &Serve, vfs: Options, options: weft_nfs::Options, daemon: &Daemon) -> Result<Serving> {
+fn start(arguments: &Serve, settings: Settings, options: weft_nfs::Options, daemon: &Daemon) -> Result<Serving> {
     arguments.open.say_if_cache_is_new(&arguments.volume);
     let purpose = format!("served at {}", options.address);
-    let opened = Opened::open(&arguments.volume, vfs, arguments.open.hold(purpose))?;
+    let opened = Opened::open(&arguments.volume, settings, arguments.open.hold(purpose))?;
     daemon.hold_signals();
     let what = PathBuf::from(format!("nfs-{}", options.address));
     let exports: Vec<_> = options.exports.0.iter().map(|export| (export.name(), security(export))).collect();

@@ -17,7 +17,7 @@ pub use tree_path::TreePath;
 pub use unfinished::Unfinished;
 
 use crate::named::in_volume;
-use crate::opened::Opened;
+use crate::opened::{Opened, Settings};
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
@@ -30,9 +30,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+use weft_links::{Exported, LinkOptions};
 use weft_store::parent_of;
 use weft_store::postgres::OpenOptions;
-use weft_vfs::{Attributes, Caller, ErrorKind, Exported, Ino, Options, Vfs};
+use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Options, Vfs};
 
 /// Bytes copied at a time.
 pub const CHUNK_BYTES: usize = 1 << 20;
@@ -57,17 +58,18 @@ impl Place {
     pub fn open(named: &OsStr, read_only: bool) -> Result<Place> {
         Place::open_with(named, |claims| {
             // A link is not root's because others claim so.
-            let exported = if claims.is_some() { Exported::Nobody } else { Options::default().exported };
-            Options { read_only, exported, ..Options::default() }
+            let exported = if claims.is_some() { Exported::Nobody } else { LinkOptions::default().exported };
+            let vfs = Options { read_only, ..Options::default() };
+            Settings { vfs, links: LinkOptions { exported, ..LinkOptions::default() } }
         })
     }
 
-    /// Opens it with the options that follow from the claims of others.
-    pub fn open_with(named: &OsStr, options: impl FnOnce(Option<Claims>) -> Options) -> Result<Place> {
+    /// Opens it with the settings that follow from the claims of others.
+    pub fn open_with(named: &OsStr, settings: impl FnOnce(Option<Claims>) -> Settings) -> Result<Place> {
         let (volume, path) = in_volume(named).unwrap_or((named, OsStr::new("")));
         let volume = Path::new(volume);
         let claims = Claims::of(&crate::mounted::unmounted(volume)?);
-        let opened = Opened::open(volume, options(claims), OpenOptions::default())?;
+        let opened = Opened::open(volume, settings(claims), OpenOptions::default())?;
         Ok(Place { opened, path: names(path.as_bytes())?, claims })
     }
 

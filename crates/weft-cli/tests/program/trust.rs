@@ -2,8 +2,8 @@
 
 use crate::place::{Place, is_root};
 use weft_block::Slice;
+use weft_links::LinkDefinition;
 use weft_store::{Batch, CommitStore, Durability, Ino, InodeChange, Name, RowStore};
-use weft_vfs::LinkDefinition;
 
 /// Makes the link `name` in the root of volume `v` one that nobody is known to have ordered.
 fn make_older(place: &Place, name: &str) {

@@ -25,7 +25,9 @@ use super::{Failure, Outcome, Server};
 use crate::protocol::{Body, Header, Opcode, Reply, Valid};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use weft_vfs::{Asker, Attributes, Caller, Ino, Kind, MADE_AS, Reach};
+use weft_links::MADE_AS;
+use weft_vfs::opaque::Detail;
+use weft_vfs::{Asker, Attributes, Caller, Ino, Kind, Reach};
 
 /// Set in the number of a link's node for those to whom it is closed. No inode has it.
 const CLOSED: u64 = 1 << 63;
@@ -134,7 +136,7 @@ impl Server {
         }
         if self.opens {
             let is_view = attributes.kind != Kind::File;
-            return if is_view { self.vfs.guarded_attributes(attributes.ino) } else { Ok(attributes) };
+            return if is_view { self.vfs.attributes_in(attributes.ino, Detail::Guarded) } else { Ok(attributes) };
         }
         let path = || self.vfs.path(attributes.ino);
         // Under the name that it is made by, nobody would know it.
@@ -150,7 +152,7 @@ impl Server {
                 if asked.is_ok() { "" } else { ", and then if it is mounted with --opens" }
             );
         }
-        self.vfs.closed_attributes(attributes.ino)
+        self.vfs.attributes_in(attributes.ino, Detail::Closed)
     }
 
     /// Serves a request about the node of a link that is closed.
@@ -185,6 +187,6 @@ impl Server {
     }
 
     fn closed_attributes(&self, ino: Ino) -> Result<Attributes, Failure> {
-        Ok(self.vfs.closed_attributes(ino)?)
+        Ok(self.vfs.attributes_in(ino, Detail::Closed)?)
     }
 }

@@ -5,6 +5,7 @@ use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER};
 use crate::protocol::{Body, DATA_BYTES_MAX, Header, Opcode, Reply};
 use std::ops::Range;
+use weft_links::WithLinks;
 use weft_vfs::{AllocateMode, Error, ErrorKind, Ino, Privileges, Whence};
 
 /// Does `work` with `seen`, the file that a program sees as `ino`; if that was popped meanwhile,
@@ -30,14 +31,15 @@ impl Server {
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
         if opened.is_draft()
             && opened.is_direct()
-            && let Some(data) = self.vfs.read_draft(seen, offset, size)?
+            && let Some(data) = self.vfs.links()?.read_draft(seen, offset, size)?
         {
             reply.set_data(data);
             return Ok(());
         }
         let again = || self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
-        let read = unless_popped((ino, seen), again, |seen| {
-            if opened.is_open() { self.vfs.read_some(seen, offset, size) } else { self.vfs.read(seen, offset, size) }
+        let read = unless_popped((ino, seen), again, |seen| match opened.is_open() {
+            true => self.vfs.links()?.read_some(seen, offset, size),
+            false => self.vfs.read(seen, offset, size),
         });
         reply.set_data(read?);
         Ok(())
@@ -171,7 +173,7 @@ impl Server {
         let len = usize::try_from(len).unwrap_or(usize::MAX).min(DATA_BYTES_MAX);
         let data = {
             let _asking = self.reader(header, opened, READ_LOCKOWNER).asks();
-            self.vfs.read_some(self.seen(from, opened, true), at, len)?
+            self.vfs.links()?.read_some(self.seen(from, opened, true), at, len)?
         };
         let _asking = self.write_asker(header, opened_to, 0).asks();
         let seen = self.seen(to, opened_to, true);

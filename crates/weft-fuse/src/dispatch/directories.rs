@@ -5,6 +5,7 @@ use super::{Failure, Outcome, Server};
 use crate::protocol::flags::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE};
 use crate::protocol::{Body, DATA_BYTES_MAX, Header, Reply};
 use std::time::Duration;
+use weft_links::is_for_everybody;
 use weft_vfs::{Asker, Attributes, Caller, Cookie, DirEntry, Ino};
 
 /// Bytes of the smallest entry: its fixed part and a name of up to 8 bytes.
@@ -28,7 +29,7 @@ impl Server {
         if !self.opens || !self.is_shared() {
             return Err(Failure::Errno(libc::ENOSYS));
         }
-        let is_private = !self.vfs.is_for_everybody(ino);
+        let is_private = !is_for_everybody(&self.vfs, ino);
         let kept = (SHARED, FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR);
         let (number, flags) = if is_private { (PRIVATE, 0) } else { kept };
         reply.u64(number);

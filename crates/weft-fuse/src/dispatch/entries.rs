@@ -34,7 +34,11 @@ impl Server {
         match result {
             // The kernel remembers that there is nothing. In a view there may be one at any time.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                reply.no_entry(if self.vfs.is_computed(parent) { Duration::ZERO } else { self.missing_valid() });
+                reply.no_entry(if self.vfs.is_opaque(parent).unwrap_or(false) {
+                    Duration::ZERO
+                } else {
+                    self.missing_valid()
+                });
                 Ok(())
             }
             Ok(attributes) => {

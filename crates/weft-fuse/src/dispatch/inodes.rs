@@ -4,6 +4,8 @@ use super::closed::Node;
 use super::{Outcome, Server};
 use crate::protocol::flags::{GETATTR_FH, fattr};
 use crate::protocol::{Body, Header, Reply};
+use weft_links::looking;
+use weft_vfs::opaque::Detail;
 use weft_vfs::{Attributes, ErrorKind, Ino, SetAttributes, SetTime, Timestamp, Writer};
 
 impl Server {
@@ -42,7 +44,7 @@ impl Server {
 
     /// Returns the attributes of `node` to a user who looks at it and does no more.
     fn looked_at(&self, header: &Header, node: Node) -> weft_vfs::Result<Attributes> {
-        self.vfs.looking(header.uid, node.ino, || self.look_at(header, node))
+        looking(&self.vfs, header.uid, node.ino, || self.look_at(header, node))
     }
 
     fn look_at(&self, header: &Header, node: Node) -> weft_vfs::Result<Attributes> {
@@ -122,7 +124,7 @@ impl Server {
         let attributes = match self.told_at(node, header.uid, attributes) {
             Ok(Some(told)) => told,
             // They are set, whether they may be reported or not.
-            Ok(None) | Err(_) => self.vfs.closed_attributes(node.ino)?,
+            Ok(None) | Err(_) => self.vfs.attributes_in(node.ino, Detail::Closed)?,
         };
         reply.attr_out(&attributes, self.valid_at(node, &attributes));
         Ok(())

@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
+use weft_links::WithLinks;
 use weft_vfs::blocking::Wait;
 use weft_vfs::{Attributes, Change, Ino, Kind, Observer, Reach, Result, Vfs};
 
@@ -116,7 +117,7 @@ impl Forgetting {
         // of a view may change at any time.
         let is_lasting = attributes.reach == Reach::Everybody && !weft_vfs::is_virtual(attributes.ino);
         let entry = if is_lasting { valid } else { Duration::ZERO };
-        let is_told = self.notices.get().is_some() && vfs.is_watched(attributes.ino);
+        let is_told = self.notices.get().is_some() && vfs.links().is_ok_and(|links| links.is_watched(attributes.ino));
         let attributes = match attributes.kind {
             _ if attributes.reach != Reach::Everybody => Duration::ZERO,
             Kind::File if is_told && attributes.computed != Some(0) => valid,
@@ -160,7 +161,7 @@ impl Observer for Forgetting {
     fn changed(&self, change: &Change) {
         let told = Arc::new(AtomicBool::new(false));
         let (ino, job, waits) = match (change, all_content(change)) {
-            (Change::Link { ino }, _) => (*ino, Job::Link(*ino), None),
+            (Change::Outdated { ino }, _) => (*ino, Job::Link(*ino), None),
             // A program that wrote through a link may read the target at once, without asking for
             // attributes before.
             (Change::Target { ino, range }, _) => {
@@ -251,7 +252,8 @@ mod tests {
     fn vfs() -> Arc<Vfs> {
         let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
         let options = Options { background: false, ..Options::default() };
-        Vfs::open(store, None, options, Arc::new(SystemClock)).expect("opens")
+        weft_links::open(store, None, options, weft_links::LinkOptions::default(), Arc::new(SystemClock))
+            .expect("opens")
     }
 
     #[test]
@@ -277,7 +279,7 @@ mod tests {
         let links = Arc::new(Forgetting::default());
         let notifier = Notifier::new(Arc::new(kernel.try_clone().expect("cloned")));
         links.tell_through(Arc::new(notifier)).expect("a thread");
-        links.changed(&Change::Link { ino: Ino(7) });
+        links.changed(&Change::Outdated { ino: Ino(7) });
         links.settle(&vfs(), Ino(7)).expect("waited");
         assert!(links.pending.lock().is_empty());
         let mut told = Vec::new();

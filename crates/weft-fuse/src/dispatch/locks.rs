@@ -10,6 +10,7 @@ use crate::protocol::{Body, Header, Reply};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
+use weft_links::WithLinks;
 use weft_vfs::locks::{
     Claim, Granted, IfHeld, LockClient, LockError, LockKind, LockMode, LockOwner, LockRange, LockRequest, Locked,
 };
@@ -141,11 +142,18 @@ impl Server {
         })
     }
 
+    /// Ends what networks compute for request `unique`.
+    pub(crate) fn end_computing(&self, unique: u64) {
+        if let Ok(links) = self.vfs.links() {
+            links.interrupt(unique);
+        }
+    }
+
     /// Notes that the program that waits for request `unique` was sent a signal, and ends waits for
     /// locks and networks.
     pub(super) fn interrupt(&self, mut body: Body<'_>) -> Outcome {
         let unique = body.u64()?;
-        self.vfs.interrupt(unique);
+        self.end_computing(unique);
         let Some(locks) = &self.locks else { return Ok(()) };
         let taken = locks.waiting.lock().remove(&unique);
         if let Some((ino, request)) = taken

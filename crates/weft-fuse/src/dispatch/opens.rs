@@ -7,8 +7,9 @@ use crate::protocol::flags::{
 };
 use crate::protocol::{Body, Header, Reply};
 use std::sync::atomic::Ordering;
+use weft_links::{Opening, WithLinks};
 use weft_vfs::locks::{LockKind, LockRange};
-use weft_vfs::{Asker, Ino, Opening};
+use weft_vfs::{Asker, Ino};
 
 /// The kernel's handle of an open file: a unique number with flags of how it was opened. 0 if opens
 /// are not reported.
@@ -111,7 +112,8 @@ impl Server {
             Opening::Draft { is_direct: false, .. } => (Opened::DRAFT, FOPEN_KEEP_CACHE),
             Opening::Draft { is_direct: true, is_open } => (Opened::DRAFT | Opened::direct(is_open), FOPEN_DIRECT_IO),
         };
-        let how = if how != 0 || writes && self.vfs.is_link(seen) { how | Opened::OPENER } else { how };
+        let how =
+            if how != 0 || writes && self.vfs.is_opaque(seen).unwrap_or(false) { how | Opened::OPENER } else { how };
         let number = self.opened.fetch_add(1, Ordering::Relaxed) * Opened::UNIT;
         if matches!(opening, Opening::Draft { .. }) {
             self.drafts.lock().insert(number | how, seen);
@@ -129,12 +131,12 @@ impl Server {
     fn opening(&self, ino: Ino, writes: bool) -> weft_vfs::Result<(Ino, Opening)> {
         loop {
             let seen = self.vfs.seen(ino, None);
-            let opening = if self.opens { self.vfs.opened(seen, writes)? } else { Opening::Plain };
+            let opening = if self.opens { self.vfs.links()?.opened(seen, writes)? } else { Opening::Plain };
             if !matches!(opening, Opening::Draft { .. }) || self.vfs.seen(ino, None) == seen {
                 return Ok((seen, opening));
             }
             // Something was pushed or popped meanwhile; nothing was written.
-            self.vfs.closed(seen)?;
+            self.vfs.links()?.closed(seen)?;
         }
     }
 
@@ -153,7 +155,7 @@ impl Server {
         }
         let _asking = self.write_asker(header, opened, 0).asks();
         if let Some(draft) = self.draft(opened) {
-            self.vfs.flush_written(draft)?;
+            self.vfs.links()?.flush_written(draft)?;
         }
         Ok(())
     }
@@ -171,13 +173,15 @@ impl Server {
         // The processes that closed it may have no rights to do so any more.
         let _asking = self.opener(opened).unwrap_or_default().asks();
         if let Some(draft) = self.draft(opened) {
-            self.vfs.closed(draft)?;
+            self.vfs.links()?.closed(draft)?;
         }
         self.drafts.lock().remove(&opened.0);
         if opened.has_opener() {
             self.openers.lock().remove(&opened.0);
         }
-        self.vfs.pop_all(ino, opened.0);
+        if self.vfs.has_substitutes() {
+            self.vfs.links()?.pop_all(ino, opened.0);
+        }
         Ok(())
     }
 
@@ -195,7 +199,7 @@ impl Server {
 
     /// Stores what was written to the open file.
     fn stored(&self, opened: Opened) -> Outcome {
-        self.draft(opened).map_or(Ok(()), |draft| self.vfs.flush(draft).map_err(Failure::from))
+        self.draft(opened).map_or(Ok(()), |draft| Ok(self.vfs.links()?.flush(draft)?))
     }
 
     /// Returns the link that was opened to be written as a whole, if `opened` is such an open.
@@ -215,6 +219,6 @@ impl Server {
         if !opened.is_draft() || !appends {
             return Ok(offset);
         }
-        Ok(self.vfs.end_of_draft(seen)?.unwrap_or(offset))
+        Ok(self.vfs.links()?.end_of_draft(seen)?.unwrap_or(offset))
     }
 }

@@ -4,7 +4,8 @@
 use super::opens::Opened;
 use super::{Failure, Outcome, Server, links};
 use crate::protocol::{Body, Reply};
-use weft_vfs::{Caller, Ino, Pushed, Scope};
+use weft_links::{Pushed, Scope, WithLinks};
+use weft_vfs::{Caller, Ino};
 
 /// Bytes of `struct weft_net`: the scope, the length of the text, and the text.
 const ARGUMENT_BYTES: u32 = 8192;
@@ -73,11 +74,11 @@ impl Server {
                 let code = words.map(<[u8]>::to_vec).collect();
                 // A program asks for no byte beyond the known length, if the kernel goes by that.
                 let may_resize = scope == Scope::Everybody || opened.is_direct();
-                self.vfs.push(caller, ino, scope, &Pushed { network, code, may_resize })?;
+                self.vfs.links()?.push(caller, ino, scope, &Pushed { network, code, may_resize })?;
             }
-            POP => self.vfs.pop(caller, ino, scope)?,
+            POP => self.vfs.links()?.pop(caller, ino, scope)?,
             _ => {
-                for network in self.vfs.pushed(ino, scope)? {
+                for network in self.vfs.links()?.pushed(ino, scope)? {
                     told.extend_from_slice(network.as_bytes());
                     told.push(0);
                 }

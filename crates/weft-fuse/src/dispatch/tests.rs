@@ -9,14 +9,16 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use weft_store::VolumeOptions;
 use weft_store::memory::MemoryStore;
-use weft_vfs::{ManualClock, Options, SetXattr, Vfs};
+use weft_vfs::{ManualClock, Options, SetXattr};
 
 const ROOT: u64 = 1;
 
 fn server() -> Server {
     let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
     let options = Options { background: false, ..Options::default() };
-    let vfs = Vfs::open(store, None, options, Arc::new(ManualClock::default())).expect("opens");
+    let vfs =
+        weft_links::open(store, None, options, weft_links::LinkOptions::default(), Arc::new(ManualClock::default()))
+            .expect("opens");
     Server::new(vfs, SessionOptions::default(), None, None)
 }
 

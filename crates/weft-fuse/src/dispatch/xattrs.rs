@@ -6,7 +6,8 @@ use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
 use std::sync::atomic::Ordering;
 use weft_attributes::{Attribute, is_reserved};
-use weft_vfs::{Caller, Ino, LinkOrder, SetXattr};
+use weft_links::{LinkOrder, WithLinks, is_for_everybody};
+use weft_vfs::{Caller, Ino, SetXattr};
 
 impl Server {
     pub(super) fn setxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>) -> Outcome {
@@ -37,7 +38,7 @@ impl Server {
             Some(Attribute::Network(network)) if directory == Ino::ROOT => {
                 let text = std::str::from_utf8(value).map_err(|_| Failure::Errno(libc::EINVAL))?;
                 // No network is nothing at all.
-                Ok(self.vfs.define_network(network, Some(text).filter(|text| !text.is_empty()))?)
+                Ok(self.vfs.links()?.define_network(network, Some(text).filter(|text| !text.is_empty()))?)
             }
             _ => Err(Failure::Errno(libc::EOPNOTSUPP)),
         }
@@ -52,7 +53,7 @@ impl Server {
         }
         let order = LinkOrder::decode(value).ok_or(Failure::Errno(libc::EINVAL))?;
         let caller = Caller { holds: weft_vfs::Holds::None, ..caller };
-        self.vfs.make_link(caller, parent, &order.name, order.permissions, &order.definition)?;
+        self.vfs.links()?.make_link(caller, parent, &order.name, order.permissions, &order.definition)?;
         Ok(())
     }
 
@@ -83,7 +84,7 @@ impl Server {
         if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
             return Err(Failure::Errno(libc::EPERM));
         }
-        self.vfs.stop_computing(false);
+        self.vfs.links()?.stop_computing(false);
         Ok(b"stopped".to_vec())
     }
 
@@ -91,7 +92,7 @@ impl Server {
     /// that (xattr(7)).
     fn invitation(&self, caller: Caller, ino: Ino) -> Result<Vec<u8>, Failure> {
         // Memory that programs share is for all of them.
-        let inviter = self.options.inviter.as_ref().filter(|_| self.vfs.is_for_everybody(self.vfs.seen(ino, None)));
+        let inviter = self.options.inviter.as_ref().filter(|_| is_for_everybody(&self.vfs, self.vfs.seen(ino, None)));
         let Inviter(invite) = inviter.ok_or(Failure::Errno(libc::ENODATA))?;
         invite(caller.uid, ino).map_err(|_| Failure::Errno(libc::EAGAIN))
     }

@@ -34,8 +34,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use weft_links::{Lane, WithLinks, set_lane};
 use weft_vfs::blocking::{Answer, Wait, set_hook};
-use weft_vfs::computing::{Lane, set_lane};
 
 /// Most threads that serve: those that wait, and one that reads.
 const THREADS_MAX: usize = THREADS + OTHERS + 1;
@@ -301,7 +301,7 @@ impl Device {
 
     fn serve_queued(&self, role: &Role, tools: &mut Tools, user: User, queued: Queued) {
         if queued.is_interrupted {
-            self.server.vfs.interrupt(queued.unique());
+            self.server.end_computing(queued.unique());
         }
         role.user.set(Some(user));
         if let Some(request) = Request::parse(queued.bytes()) {
@@ -492,7 +492,9 @@ impl Device {
         self.free.notify_all();
         drop(roles);
         // Nobody is left to be answered, and threads that compute are waited for.
-        self.server.vfs.stop_computing(true);
+        if let Ok(links) = self.server.vfs.links() {
+            links.stop_computing(true);
+        }
     }
 
     /// True if a request is there to be read.

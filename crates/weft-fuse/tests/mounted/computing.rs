@@ -11,7 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use weft_vfs::{Caller, Ino, LinkDefinition, Pushed, Scope, SetAttributes, Stats};
+use weft_links::{LinkDefinition, Pushed, Scope, WithLinks};
+use weft_vfs::{Caller, Ino, SetAttributes, Stats};
 
 /// A test that fails does so instead of hanging.
 const LONG: Duration = Duration::from_secs(20);
@@ -25,7 +26,12 @@ fn endless(mounted: &Mounted, name: &str) {
 
 fn link(mounted: &Mounted, name: &str, target: &str, network: &str) {
     let definition = LinkDefinition::new(vec![target.into()], network);
-    mounted.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o644, &definition).expect("made");
+    mounted
+        .vfs
+        .links()
+        .expect("links")
+        .make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o644, &definition)
+        .expect("made");
 }
 
 fn reader(mounted: &Mounted, name: &str, user: u32) -> Child {
@@ -169,7 +175,7 @@ fn a_pushed_file_that_is_read_for_long_holds_up_nobody_who_uses_its_directory() 
     on_each_transport(|mounted| {
         let file = small_file(mounted);
         let pushed = Pushed { network: "wc -w".into(), code: Vec::new(), may_resize: true };
-        mounted.vfs.push(Caller::ROOT, file, Scope::Everybody, &pushed).expect("pushed");
+        mounted.vfs.links().expect("links").push(Caller::ROOT, file, Scope::Everybody, &pushed).expect("pushed");
         uses_a_directory_while(mounted, "file", file, file);
     });
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 use weft_fuse::{SessionOptions, Transport};
-use weft_vfs::{LinkDefinition, LinkOrder};
+use weft_links::{LinkDefinition, LinkOrder, WithLinks};
 
 const MALLORY: u32 = 1000;
 
@@ -65,7 +65,7 @@ fn attributes_that_are_restored_make_no_link_and_name_no_network() {
         assert_eq!(removexattr(directory, name), Err(Errno::OPNOTSUPP), "{name}");
     }
     assert_eq!(fs::read_dir(&hers).expect("listed").count(), 0);
-    assert!(mounted.vfs.networks().expect("told").is_empty());
+    assert!(mounted.vfs.links().expect("links").networks().expect("told").is_empty());
     assert!(!mounted.vfs.wants_opens().expect("told"));
 }
 
@@ -85,12 +85,12 @@ fn who_asked_the_mount_orders_links_and_networks() {
     assert_eq!(fs::read(hers.join("made")).expect("read"), b"CONTENT");
     let network = "user.weft.network.loud";
     set(root, network, &[&nonce(root), b"upper"]).expect("defined");
-    assert_eq!(mounted.vfs.networks().expect("told")["loud"], "upper");
+    assert_eq!(mounted.vfs.links().expect("links").networks().expect("told")["loud"], "upper");
     assert_eq!(set(root, network, &[&nonce(root), b"no such stage ("]), Err(Errno::INVAL));
     assert_eq!(set(&hers, network, &[&nonce(&hers), b"upper"]), Err(Errno::OPNOTSUPP));
     assert_eq!(removexattr(root, network), Err(Errno::OPNOTSUPP), "what mirrors a tree removes what it lacks");
     set(root, network, &[&nonce(root), b""]).expect("removed");
-    assert!(mounted.vfs.networks().expect("told").is_empty());
+    assert!(mounted.vfs.links().expect("links").networks().expect("told").is_empty());
     let mut names = [0; 256];
     assert_eq!(listxattr(root, &mut names[..]), Ok(0), "nobody copies them along");
 }

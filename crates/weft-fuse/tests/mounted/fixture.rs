@@ -60,7 +60,14 @@ impl Mounted {
     pub fn with(options: SessionOptions) -> Mounted {
         let gate = Arc::new(Gate::default());
         let store = GatedStore { store: MemoryStore::new(VolumeOptions::default()), gate: gate.clone() };
-        let vfs = Vfs::open(Arc::new(store), None, Options::default(), Arc::new(SystemClock)).expect("opens");
+        let vfs = weft_links::open(
+            Arc::new(store),
+            None,
+            Options::default(),
+            weft_links::LinkOptions::default(),
+            Arc::new(SystemClock),
+        )
+        .expect("opens");
         let directory = tempfile::tempdir().expect("a directory");
         let mount = MountOptions { source: "test".into(), ..MountOptions::default() };
         let session = Session::mount(vfs.clone(), directory.path(), &mount, options).expect("mounts");

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use weft_fuse::SessionOptions;
-use weft_vfs::{Attributes, Caller, Credentials, FileId, Ino, LinkDefinition, Pushed, Scope, ViewKind};
+use weft_links::{LinkDefinition, Pushed, Scope, ViewKind, WithLinks};
+use weft_vfs::{Attributes, Caller, Credentials, FileId, Ino};
 
 /// Longest time until a program that had a link open, and asked for no attributes since the target
 /// changed, reads new content.
@@ -23,7 +24,12 @@ fn definition(targets: &[&str], network: &str) -> LinkDefinition {
 }
 
 fn link(mounted: &Mounted, name: &str, definition: &LinkDefinition) {
-    mounted.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, definition).expect("made");
+    mounted
+        .vfs
+        .links()
+        .expect("links")
+        .make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, definition)
+        .expect("made");
 }
 
 fn rot13(bytes: &[u8]) -> Vec<u8> {
@@ -290,9 +296,19 @@ impl<'a> World<'a> {
         fs::write(path("archive"), archive(b"begin")).expect("written");
         let view = |kind, target| LinkDefinition { view: kind, ..definition(&[target], "rot13") };
         let directory = ViewKind::Directory { rename: None, only: None };
-        mounted.vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &view(directory, "/d")).expect("made");
+        mounted
+            .vfs
+            .links()
+            .expect("links")
+            .make_link(Caller::ROOT, Ino::ROOT, b"view", 0o777, &view(directory, "/d"))
+            .expect("made");
         let members = view(ViewKind::Members, "/archive");
-        mounted.vfs.make_link(Caller::ROOT, Ino::ROOT, b"members", 0o777, &members).expect("made");
+        mounted
+            .vfs
+            .links()
+            .expect("links")
+            .make_link(Caller::ROOT, Ino::ROOT, b"members", 0o777, &members)
+            .expect("made");
         for (number, name) in NAMES.into_iter().enumerate() {
             let target = format!("/{name}");
             link(mounted, &format!("places{number}"), &definition(&[&target], "rot13"));
@@ -305,7 +321,7 @@ impl<'a> World<'a> {
         link(mounted, "below", &definition(&["/pushed"], "rot13"));
         let pushed = Pushed { network: "rot13".into(), code: Vec::new(), may_resize: true };
         let file = Ino(fs::metadata(path("pushed")).expect("attributes").ino());
-        mounted.vfs.push(Caller::ROOT, file, Scope::Everybody, &pushed).expect("pushed");
+        mounted.vfs.links().expect("links").push(Caller::ROOT, file, Scope::Everybody, &pushed).expect("pushed");
         if opens {
             fs::write(path("packed"), b"").expect("made");
             link(mounted, "plain", &definition(&["/packed"], "gzip -d"));

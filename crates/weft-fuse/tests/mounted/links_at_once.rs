@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::thread;
-use weft_vfs::{Caller, Ino, LinkDefinition};
+use weft_links::{LinkDefinition, WithLinks};
+use weft_vfs::{Caller, Ino};
 
 const WORKERS: usize = 6;
 const ROUNDS: usize = 400;
@@ -51,7 +52,12 @@ fn nobody_reads_what_a_link_gave_before_however_many_change_and_read() {
             fs::write(mounted.path(&format!("file-{worker}")), "").expect("written");
             let definition = LinkDefinition::new(vec![format!("/file-{worker}").into_bytes()], "xor 255");
             let name = format!("link-{worker}");
-            mounted.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, &definition).expect("made");
+            mounted
+                .vfs
+                .links()
+                .expect("links")
+                .make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, &definition)
+                .expect("made");
         }
         thread::scope(|scope| {
             for worker in 0..WORKERS {

@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use weft_fuse::SessionOptions;
-use weft_vfs::{Caller, Ino, LinkDefinition, Pushed, Scope, ViewKind};
+use weft_links::{LinkDefinition, Pushed, Scope, ViewKind, WithLinks};
+use weft_vfs::{Caller, Ino};
 
 const ALICE: u32 = 1000;
 const MALLORY: u32 = 1001;
@@ -30,7 +31,7 @@ impl Mounted {
     fn link_by(&self, maker: u32, name: &str, definition: &LinkDefinition) {
         let maker = Caller { uid: maker, gid: maker, ..Caller::ROOT };
         let parent = self.vfs.lookup(Caller::ROOT, Ino::ROOT, b"hers").expect("there").ino;
-        self.vfs.make_link(maker, parent, name.as_bytes(), 0o777, definition).expect("made");
+        self.vfs.links().expect("links").make_link(maker, parent, name.as_bytes(), 0o777, definition).expect("made");
     }
 
     /// A shell's command in Alice's directory, run by a user of these groups.
@@ -257,14 +258,14 @@ fn what_is_pushed_onto_a_link_is_for_those_who_may_read_that() {
     for (network, shown) in
         [("rot13", "CNFFJBEQ=FRFNZR\n"), ("rev", "EMASES=DROWSSAP\n"), ("gzip | gzip -d", "PASSWORD=SESAME\n")]
     {
-        mounted.vfs.push(alice, link, Scope::Everybody, &pushed(network)).expect("pushed");
+        mounted.vfs.links().expect("links").push(alice, link, Scope::Everybody, &pushed(network)).expect("pushed");
         for uid in [ALICE, 0] {
             assert_eq!(mounted.says(uid, "cat link"), shown, "{network} to {uid}");
             assert_eq!(mounted.says(uid, "stat -c %s link"), "16\n");
         }
         let others = mounted.run(MALLORY, "cat link");
         assert!(!others.status.success() && others.stdout.is_empty());
-        mounted.vfs.pop(alice, link, Scope::Everybody).expect("popped");
+        mounted.vfs.links().expect("links").pop(alice, link, Scope::Everybody).expect("popped");
     }
     assert_eq!(mounted.says(ALICE, "cat link"), "PASSWORD=SESAME\n");
 }

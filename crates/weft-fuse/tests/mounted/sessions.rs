@@ -12,7 +12,8 @@ use weft_vfs::{Options, SystemClock, Vfs};
 
 fn vfs() -> Arc<Vfs> {
     let store = Arc::new(MemoryStore::new(VolumeOptions::default()));
-    Vfs::open(store, None, Options::default(), Arc::new(SystemClock)).expect("opens")
+    weft_links::open(store, None, Options::default(), weft_links::LinkOptions::default(), Arc::new(SystemClock))
+        .expect("opens")
 }
 
 fn mount_line(mounted: &Mounted) -> Option<String> {

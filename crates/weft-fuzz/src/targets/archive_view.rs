@@ -2,7 +2,8 @@
 
 use crate::memory_volume;
 use crate::volume::look_at_all;
-use weft_vfs::{Caller, Ino, Kind, LinkDefinition, MakeNode, ViewKind};
+use weft_links::{LinkDefinition, ViewKind, WithLinks};
+use weft_vfs::{Caller, Ino, Kind, MakeNode};
 
 /// Takes any bytes as an archive; the first says what is made of its members.
 pub fn run(bytes: &[u8]) {
@@ -15,7 +16,8 @@ pub fn run(bytes: &[u8]) {
     vfs.write(archive, 0, bytes, false).expect("written");
     let definition =
         LinkDefinition { view: ViewKind::Members, ..LinkDefinition::new(vec![b"/archive".to_vec()], network) };
-    if vfs.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o755, &definition).is_ok() {
+    let links = vfs.links().expect("it was opened with links");
+    if links.make_link(Caller::ROOT, Ino::ROOT, b"view", 0o755, &definition).is_ok() {
         look_at_all(&vfs);
     }
     vfs.close().expect("a volume in memory takes every commit");

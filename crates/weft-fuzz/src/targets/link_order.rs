@@ -1,6 +1,6 @@
 //! Values that a program may set to have a transformation link made: each is refused, or is a
 //! definition that survives encoding as a row and decoding.
-use weft_vfs::{LinkDefinition, LinkOrder};
+use weft_links::{LinkDefinition, LinkOrder};
 
 /// Takes any bytes as what this is about.
 pub fn run(bytes: &[u8]) {

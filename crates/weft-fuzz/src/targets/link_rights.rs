@@ -3,9 +3,9 @@
 
 use crate::memory_volume;
 use arbitrary::{Arbitrary, Unstructured};
+use weft_links::{LinkDefinition, ViewKind, WithLinks};
 use weft_vfs::{
-    Asker, Attributes, Caller, Cookie, Credentials, Ino, Kind, LinkDefinition, MakeNode, SetAttributes, SetTime,
-    Timestamp, Vfs, ViewKind,
+    Asker, Attributes, Caller, Cookie, Credentials, Ino, Kind, MakeNode, SetAttributes, SetTime, Timestamp, Vfs,
 };
 
 const USER: u32 = 1000;
@@ -74,7 +74,13 @@ fn seen(links: &[Link], secret: &[u8]) -> Vec<String> {
     let mut seen = Vec::new();
     for (name, link) in ["0", "1", "2"].iter().zip(links) {
         let caller = Caller { uid: USER, gid: USER, ..Caller::ROOT };
-        let made = vfs.make_link(caller, directory, name.as_bytes(), 0o777, &link.definition());
+        let made = vfs.links().expect("opened with links").make_link(
+            caller,
+            directory,
+            name.as_bytes(),
+            0o777,
+            &link.definition(),
+        );
         seen.push(format!("{:?}", made.map(told).map_err(|error| error.kind())));
     }
     // Twice: what was computed or looked up before is told as what was not.
@@ -191,7 +197,10 @@ fn look(vfs: &Vfs, directory: Ino, depth: u32, seen: &mut Vec<String>) {
         for attribute in [&b"user.weft.digest"[..], b"user.weft.memo"] {
             seen.push(format!("{:?}", vfs.xattr(entry.ino, attribute).map_err(|error| error.kind())));
         }
-        seen.push(format!("{:?}", vfs.link_order(entry.ino).map_err(|error| error.kind())));
+        seen.push(format!(
+            "{:?}",
+            vfs.links().and_then(|links| links.link_order(entry.ino)).map_err(|error| error.kind())
+        ));
         if attributes.kind == Kind::Directory {
             if depth < 3 && may(&attributes, 5) {
                 look(vfs, entry.ino, depth + 1, seen);

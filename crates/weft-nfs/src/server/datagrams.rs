@@ -15,7 +15,7 @@ use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
-use weft_vfs::computing::{Requester, set_requester};
+use weft_vfs::{Requester, set_requester};
 
 /// Longest call that is read.
 const CALL_BYTES_MAX: usize = 8 << 10;

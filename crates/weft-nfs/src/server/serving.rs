@@ -15,7 +15,8 @@ use crate::rpc::{self, Auth, Call, NoCall, Refusal, Reply};
 use crate::v3;
 use std::sync::{Arc, Weak};
 use tokio::sync::mpsc::UnboundedSender;
-use weft_vfs::computing::{Requester, set_requester};
+use weft_links::WithLinks;
+use weft_vfs::{Requester, set_requester};
 
 /// Next step for a connection.
 pub(super) enum Next {
@@ -149,16 +150,22 @@ impl Drop for Waiter {
     }
 }
 
+/// Ends what networks compute for calls.
+fn interrupt(shared: &Shared, calls: Vec<u64>) {
+    let Ok(links) = shared.service.vfs.links() else { return };
+    calls.into_iter().for_each(|number| links.interrupt(number));
+}
+
 /// Handles a closed connection.
 pub(super) fn left(shared: &Shared) {
-    shared.waits.left().into_iter().for_each(|number| shared.service.vfs.interrupt(number));
+    interrupt(shared, shared.waits.left());
 }
 
 /// Looks once for calls that have waited long. True if none waits.
 pub(super) fn look(shared: &Shared) -> bool {
     let look = shared.waits.look();
     look.late.iter().for_each(Asker::put_off);
-    look.ending.into_iter().for_each(|number| shared.service.vfs.interrupt(number));
+    interrupt(shared, look.ending);
     look.is_last
 }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
-use weft_vfs::computing::request_number;
+use weft_vfs::request_number;
 
 /// Interval between looks at waiting calls.
 const LOOK: Duration = Duration::from_secs(1);

@@ -2,7 +2,8 @@
 
 use super::client::{Set, arguments, place, write_set};
 use super::{open_to_all, serve};
-use weft_vfs::{Caller, Ino, LinkDefinition};
+use weft_links::{LinkDefinition, WithLinks};
+use weft_vfs::{Caller, Ino};
 
 const OK: u32 = 0;
 const PERM: u32 = 1;
@@ -217,7 +218,8 @@ fn a_link_tells_a_user_nothing_of_what_that_user_may_not_read() {
     root.write(&secret, 0, b"password\n", 2);
     for (name, network) in [("right", "grep '^pa'"), ("wrong", "grep '^pb'")] {
         let definition = LinkDefinition::new(vec![b"/secret".to_vec()], network);
-        let made = served.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, &definition);
+        let made =
+            served.vfs.links().expect("links").make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o666, &definition);
         made.expect("made");
     }
     let right = root.lookup(&directory, "right").unwrap();

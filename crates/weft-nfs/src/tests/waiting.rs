@@ -7,7 +7,8 @@ use crate::rpc::Procedure;
 use crate::server::waits::{LATE_AFTER_LOOKS, UNASKED_LOOKS};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, Instant};
-use weft_vfs::{Caller, Exported, FileId, Ino, Kind, LinkDefinition, MakeNode, Options, SetAttributes, Stats};
+use weft_links::{Exported, LinkDefinition, LinkOptions, WithLinks};
+use weft_vfs::{Caller, FileId, Ino, Kind, MakeNode, SetAttributes, Stats};
 
 const JUKEBOX: u32 = 10008;
 const READ: Procedure = Procedure { program: NFS, version: 3, number: 6 };
@@ -25,7 +26,8 @@ fn file(served: &Served, name: &str, size: u64, text: &[u8]) {
 /// Makes a link. Returns its handle: looking it up would compute its length.
 fn link(served: &Served, name: &str, target: &str, network: &str) -> Vec<u8> {
     let definition = LinkDefinition::new(vec![target.into()], network);
-    let made = served.vfs.make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o644, &definition);
+    let made =
+        served.vfs.links().expect("links").make_link(Caller::ROOT, Ino::ROOT, name.as_bytes(), 0o644, &definition);
     served.server.handle(FileId::from(&made.expect("made")))
 }
 
@@ -129,7 +131,7 @@ fn whoever_asks_again_gets_what_was_computed_meanwhile() {
         eprintln!("skipped: only root can become other users");
         return;
     }
-    let options = Options { exported: Exported::Everybody, ..Options::default() };
+    let options = LinkOptions { exported: Exported::Everybody, ..LinkOptions::default() };
     let served = serve_with("/ *(no_root_squash)", options);
     file(&served, "words", 4, b"abc\n");
     // A command has a /tmp of its own.

@@ -1,5 +1,6 @@
 //! Attributes: reading and setting them; what follows from a change of owner, mode or content.
 
+use crate::opaque::Detail;
 use crate::options::AtimePolicy;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -22,19 +23,37 @@ impl Vfs {
         self.run(|state| state.attributes(ino))
     }
 
+    /// The same in a `detail`, which makes a difference if it is opaque.
+    pub fn attributes_in(&self, ino: Ino, detail: Detail) -> Result<Attributes> {
+        self.run(|state| state.attributes_in(ino, detail))
+    }
+
     /// Sets attributes (POSIX chmod(), chown(), truncate(), utimensat()); tells them all as they
     /// are then. `TooBig`, `IsDirectory` or `Invalid` for the size of anything but a file,
     /// `NoSpace`, `QuotaExceeded`, `NotSynchronized` for the owner of one that is written anew
     /// through what its owner pushed.
     pub fn set_attributes(&self, ino: Ino, changes: SetAttributes) -> Result<Attributes> {
-        self.ready_for_owner(ino, &changes)?;
+        self.prepare_owner(ino, &changes)?;
         let time = self.now();
         let set = match self.try_change(|state| state.set_attributes(ino, changes, time)) {
-            Err(Refusal::Opaque) => self.set_link_attributes(ino, changes),
+            Err(Refusal::Opaque) => self.opaque.set_attributes(self, ino, changes),
             set => set.map_err(Error::from),
         };
         self.rights_changed(ino, &changes);
         set
+    }
+
+    /// Makes sure that `ino` can get the owner that `changes` say, if they say one.
+    pub(crate) fn prepare_owner(&self, ino: Ino, changes: &SetAttributes) -> Result<()> {
+        match changes.uid {
+            Some(owner) if self.has_substitutes() => self.opaque.prepare_owner(self, ino, owner),
+            _ => Ok(()),
+        }
+    }
+
+    /// The owner of `ino` itself, of which nothing else is looked at. `Stale`.
+    pub fn owner(&self, ino: Ino) -> Result<u32> {
+        self.run(|state| Ok(state.tree.inode(ino)?.row.uid))
     }
 
     /// The group of `ino` if its set-group-id bit stays or goes by whether a writer is in it: the
@@ -48,21 +67,22 @@ impl Vfs {
     }
 
     /// Applies a change of rights: users who could not read `ino` before must not see its earlier
-    /// content, and the networks of its former owner are popped.
+    /// content, and nothing of its former owner's stays in its place.
     pub(crate) fn rights_changed(&self, ino: Ino, changes: &SetAttributes) {
         if changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.blocks.shared.renew(ino);
         }
         if changes.uid.is_some()
+            && self.has_substitutes()
             && let Ok(owner) = self.owner(ino)
         {
-            self.pop_of_former_owner(ino, owner);
+            self.opaque.owner_changed(self, ino, owner);
         }
     }
 
     /// Moves the access time of `ino` after a read, as the policy says. Not an operation of its
     /// own: it goes with the next commit.
-    pub(crate) fn read_moves_atime(&self, ino: Ino) {
+    pub fn read_moves_atime(&self, ino: Ino) {
         let mut state = self.state.lock();
         let Ok(inode) = state.tree.inode(ino) else { return };
         if self.is_atime_due(&inode.row) {
@@ -84,12 +104,7 @@ impl Vfs {
 
 impl State {
     /// As [`Vfs::set_attributes`].
-    pub(crate) fn set_attributes(
-        &mut self,
-        ino: Ino,
-        changes: SetAttributes,
-        time: Timestamp,
-    ) -> Result<Attributes, Stop> {
+    pub fn set_attributes(&mut self, ino: Ino, changes: SetAttributes, time: Timestamp) -> Result<Attributes, Stop> {
         if changes.size.is_some_and(|size| size > SIZE_MAX) {
             return Err(ErrorKind::TooBig.into());
         }

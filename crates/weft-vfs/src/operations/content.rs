@@ -5,7 +5,7 @@ use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
 use std::ops::Range;
-use weft_store::{Ino, Kind, Timestamp};
+use weft_store::{Ino, Timestamp};
 use weft_tree::{
     AllocateMode, Data, ErrorKind, FileData, Mutation, Privileges, ROW_BYTES, Replacement, Result, Stop, Whence, Writer,
 };
@@ -34,7 +34,7 @@ impl Vfs {
         let (time, writer) = (self.now(), writer.into());
         let shared = Data::shared_copy(offset, data, self.block_size);
         match self.try_change(|state| state.write(ino, offset, Data::of(shared.as_ref(), data), writer, time)) {
-            Err(Refusal::Opaque) => self.write_link(ino, offset, data, writer),
+            Err(Refusal::Opaque) => self.opaque.write(self, ino, offset, data, writer),
             written => Ok(written?),
         }
     }
@@ -206,10 +206,10 @@ impl State {
 
     /// Looks from index `first` on for what [`Vfs::seek`] seeks, as far as it is known.
     fn seek_part(&mut self, ino: Ino, offset: u64, whence: Whence, first: u64) -> Result<Sought, Stop> {
-        let is_link = self.tree.inode(ino)?.row.kind == Kind::Transformation;
+        let is_opaque = self.is_opaque(ino)?;
         let block_size = self.tree.block_size();
-        // A link has no holes.
-        let (size, dense) = if is_link {
+        // What is computed has no holes.
+        let (size, dense) = if is_opaque {
             (self.attributes(ino)?.size, true)
         } else {
             let row = &self.tree.file(ino)?.row;
@@ -273,7 +273,7 @@ impl State {
 
     /// Makes all that file `ino` holds something else, whole or not at all, whenever the volume
     /// crashes. As [`Vfs::write`].
-    pub(crate) fn replace(&mut self, ino: Ino, with: &Replacement<'_>, time: Timestamp) -> Result<(), Stop> {
+    pub fn replace(&mut self, ino: Ino, with: &Replacement<'_>, time: Timestamp) -> Result<(), Stop> {
         let (bytes, rows) = match with {
             Replacement::Bytes(bytes) => (bytes.len() as u64, bytes.len() as u64),
             Replacement::ContentOf(from) => {

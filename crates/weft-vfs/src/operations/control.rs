@@ -9,10 +9,8 @@
 
 use crate::state::State;
 use crate::volume::Vfs;
-use std::collections::BTreeMap;
 use weft_attributes::Attribute;
 use weft_store::{Ino, Name};
-use weft_transform::expand;
 use weft_tree::{ErrorKind, ROW_BYTES, Result, Stop};
 
 /// Nonce that precedes the value of a control attribute. Only a program that asked this mount for
@@ -53,31 +51,29 @@ impl Nonces {
 }
 
 impl Vfs {
-    /// The networks that the volume knows by name; those of which somebody made what is no text are
-    /// left out.
-    pub fn networks(&self) -> Result<BTreeMap<String, String>> {
-        self.run(|state| {
-            let attributes = state.tree.xattrs(Ino::ROOT)?.map.iter();
-            let named = attributes.filter_map(|(attribute, text)| {
-                let Attribute::Network(name) = Attribute::parse(attribute.as_bytes())? else { return None };
-                let text = String::from_utf8(text.to_vec()).ok()?;
-                expand::is_name(name).then(|| (name.to_owned(), text))
-            });
-            Ok(named.collect())
-        })
-    }
-
-    /// Has the volume know a network by `name`, or know it no more. `Invalid` if it is no name or
-    /// the network makes no sense, `NoAttribute` if it was not known, `NoSpace`.
-    pub fn define_network(&self, name: &str, network: Option<&str>) -> Result<()> {
-        if !expand::is_name(name) || network.is_some_and(|text| expand::check(text).is_err()) {
-            return Err(ErrorKind::Invalid.into());
+    /// True if the volume has opaque inodes that need to know of opens and closes.
+    pub fn wants_opens(&self) -> Result<bool> {
+        match self.xattr(Ino::ROOT, Attribute::Opens.name().as_bytes()) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(false),
+            Err(error) => Err(error),
         }
-        self.control(Attribute::Network(name), network.map(str::as_bytes))
     }
 
-    /// Has mounts that begin hear of files being opened, as links of the volume want them to, or no
-    /// more.
+    /// Notes that the volume has some.
+    pub fn want_opens(&self) -> Result<()> {
+        if self.wants_opens()? { Ok(()) } else { self.want_opens_from_now(true) }
+    }
+
+    /// From now on the layer is told when files are opened and closed.
+    pub fn tells_of_opens(&self) {
+        let mut state = self.state.lock();
+        state.is_told_of_opens = true;
+        state.opaque.layer().told_of_opens();
+    }
+
+    /// Has mounts that begin hear of files being opened, as opaque inodes of the volume want them
+    /// to, or no more.
     pub fn want_opens_from_now(&self, wanted: bool) -> Result<()> {
         match self.control(Attribute::Opens, wanted.then_some(b"1")) {
             Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
@@ -85,8 +81,8 @@ impl Vfs {
         }
     }
 
-    /// Sets or removes an attribute of the root that controls something.
-    fn control(&self, attribute: Attribute<'_>, value: Option<&[u8]>) -> Result<()> {
+    /// Sets or removes an attribute of the root that controls something. `NoAttribute`, `NoSpace`.
+    pub fn control(&self, attribute: Attribute<'_>, value: Option<&[u8]>) -> Result<()> {
         let name = Name::of_xattr(attribute.name().as_bytes()).map_err(|_| ErrorKind::Range)?;
         self.change(|state| {
             state.may_control(&name, value)?;
@@ -94,9 +90,9 @@ impl Vfs {
         })
     }
 
-    /// Notes that the volume has links that want to know of opens, as part of an operation that
-    /// asked [`State::may_want_opens`] before it changed anything.
-    pub(crate) fn put_opens(&self, state: &mut State) -> std::result::Result<(), Stop> {
+    /// Notes that the volume has opaque inodes that want to know of opens, as part of an operation
+    /// that asked [`State::may_want_opens`] before it changed anything.
+    pub fn put_opens(&self, state: &mut State) -> std::result::Result<(), Stop> {
         self.put(state, Ino::ROOT, &Name::of_xattr(Attribute::Opens.name().as_bytes())?, Some(b"1"))
     }
 }
@@ -113,9 +109,9 @@ impl State {
         Ok(super::xattrs::fits_list(map, name)?)
     }
 
-    /// True if the volume has yet to record that it has links that need opens. Then the record can
+    /// True if the volume has yet to record that it has inodes that need opens. Then the record can
     /// be made.
-    pub(crate) fn may_want_opens(&mut self) -> std::result::Result<bool, Stop> {
+    pub fn may_want_opens(&mut self) -> std::result::Result<bool, Stop> {
         let name = Name::of_xattr(Attribute::Opens.name().as_bytes())?;
         if self.tree.xattrs(Ino::ROOT)?.map.contains_key(&name) {
             return Ok(false);

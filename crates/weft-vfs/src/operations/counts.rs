@@ -55,7 +55,7 @@ impl CountsCache {
 
 impl Vfs {
     /// Counts the [`COUNTS_BYTES`] bytes of file `ino` from `offset` on; fewer at its end.
-    /// `NotSupported` for an transformation link, else as [`Vfs::read`].
+    /// `NotSupported` for an opaque inode, else as [`Vfs::read`].
     pub fn counts(&self, ino: Ino, offset: u64) -> Result<Counts> {
         if offset > SIZE_MAX {
             return Err(ErrorKind::Invalid.into());

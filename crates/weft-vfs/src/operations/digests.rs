@@ -103,6 +103,12 @@ impl Vfs {
         }
     }
 
+    /// BLAKE3 of the content of file `ino` as the last commit left it, whoever asks. None if the
+    /// volume keeps no digests, or as of [`Vfs::digest`].
+    pub fn committed_digest(&self, ino: Ino) -> Result<Option<Digest>> {
+        Ok(self.store.content_digest(ino)?)
+    }
+
     /// True if the stored content of a file is not what its digest says, though all its rows are
     /// whole: then one of them is of another moment, or damaged. False where that is not known.
     pub fn contradicts_digest(&self, ino: Ino) -> Result<bool> {

@@ -30,7 +30,7 @@ impl Vfs {
         while listed.len() < limit {
             let wanted = limit - listed.len();
             let (page, more) = match self.read_page(ino, after, wanted) {
-                Err(Refusal::Opaque) => return self.list_view(ino, after, limit),
+                Err(Refusal::Opaque) => return self.opaque.list(self, ino, after, limit),
                 // Whoever goes on after those that are listed comes to it.
                 Err(Refusal::Error(error)) if error.kind() == ErrorKind::Corrupt && !listed.is_empty() => break,
                 page => page?,
@@ -52,7 +52,7 @@ impl Vfs {
             return entry;
         }
         // Whoever asks for one that is damaged is told. It must not hide the others.
-        let is_view = self.run(|state| Ok(state.link_of(entry.ino)?.looks.is_some())).unwrap_or(false);
+        let is_view = self.run(|state| state.looks_like_directory(entry.ino)).unwrap_or(false);
         DirEntry { kind: if is_view { Kind::Directory } else { Kind::File }, ..entry }
     }
 
@@ -138,7 +138,7 @@ impl Vfs {
     }
 
     /// Attributes of what `entry` names, which is held once more if `caller.holds`; none if it was
-    /// removed since it was listed or is damaged, and of transformation links: who lists them need
+    /// removed since it was listed or is damaged, and of opaque inodes: who lists them need
     /// not wait until each was computed.
     pub(crate) fn listed_attributes(&self, caller: Caller, entry: &DirEntry) -> Result<Option<Attributes>> {
         match self.run(|state| state.listed_attributes(caller, entry)) {
@@ -159,7 +159,7 @@ impl State {
             return Ok(None);
         }
         let attributes = inode.attributes();
-        self.hold(caller, entry.ino);
+        self.tree.hold_by(caller, entry.ino);
         Ok(Some(attributes))
     }
 

@@ -1,5 +1,6 @@
 //! Names: looking up, making, linking, removing, renaming.
 
+use crate::opaque::Detail;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
@@ -48,10 +49,7 @@ impl Vfs {
     /// [`Attributes::computed`] too, so that whoever wants it asks again. For a way in by which
     /// nobody gets into the directory while a name is looked up.
     pub fn lookup_at_once(&self, caller: Caller, parent: Ino, name: &[u8]) -> Result<Attributes> {
-        self.lookup_by(caller, parent, name, |state, ino| match state.tree.inode(ino)?.row.kind {
-            Kind::Transformation => state.attributes_at_once(ino),
-            _ => state.attributes(ino),
-        })
+        self.lookup_by(caller, parent, name, |state, ino| state.attributes_in(ino, Detail::AtOnce))
     }
 
     fn lookup_by(
@@ -67,11 +65,11 @@ impl Vfs {
         let found = self.try_run(|state| {
             let entry = state.tree.existing(parent, name)?;
             let attributes = attributes(state, entry.ino)?;
-            state.hold(caller, entry.ino);
+            state.tree.hold_by(caller, entry.ino);
             Ok(attributes)
         });
         match found {
-            Err(Refusal::Opaque) => self.lookup_in_view(caller, parent, name),
+            Err(Refusal::Opaque) => self.opaque.lookup(self, caller, parent, name),
             found => Ok(found?),
         }
     }
@@ -87,7 +85,7 @@ impl Vfs {
         self.run(|state| {
             let parent = state.tree.directory(ino)?.row.parent;
             let attributes = state.tree.inode(parent)?.attributes();
-            state.hold(caller, parent);
+            state.tree.hold_by(caller, parent);
             Ok(attributes)
         })
     }
@@ -140,7 +138,7 @@ impl Vfs {
         let time = self.now();
         self.change(|state| {
             let attributes = state.link(ino, parent, &name, time)?;
-            state.hold(caller, ino);
+            state.tree.hold_by(caller, ino);
             Ok(attributes)
         })
     }
@@ -231,7 +229,7 @@ impl State {
 
     /// True if `entry` is a link that looks like a directory.
     fn is_view(&mut self, entry: Entry) -> Result<bool, Stop> {
-        Ok(entry.kind == Kind::Transformation && self.link_of(entry.ino)?.looks.is_some())
+        Ok(entry.kind == Kind::Transformation && self.looks_like_directory(entry.ino)?)
     }
 
     /// As [`Vfs::rename`].
@@ -309,7 +307,7 @@ impl State {
     }
 
     /// As [`Vfs::make`], [`Vfs::make_unnamed`] without a name, [`Vfs::make_symlink`] with a target.
-    pub(crate) fn make(
+    pub fn make(
         &mut self,
         caller: Caller,
         parent: Ino,
@@ -357,7 +355,7 @@ impl State {
         };
         let name = name.map(|name| (name.clone(), Cookie(ino.0)));
         self.perform(&Mutation::Make { parent, name, inode })?;
-        self.hold(caller, ino);
+        self.tree.hold_by(caller, ino);
         self.attributes_after(ino)
     }
 

@@ -39,7 +39,7 @@ impl Vfs {
             Ok(parts)
         });
         let mut parts = match plan {
-            Err(Refusal::Opaque) => return self.read_link(ino, offset, len),
+            Err(Refusal::Opaque) => return self.opaque.read(self, ino, offset, len),
             parts => parts?,
         };
         self.read_ahead_of(ino, offset, len);

@@ -87,7 +87,7 @@ impl Vfs {
         };
         let (mut parts, mut size) = match plan() {
             Err(Refusal::Opaque) => {
-                let rope = self.read_link(ino, offset, len)?;
+                let rope = self.opaque.read(self, ino, offset, len)?;
                 let mut gathering = gathering(offset.saturating_add(rope.len() as u64));
                 return gathering.add_rope(&rope).map(|room| gathering.result(room));
             }

@@ -4,8 +4,8 @@
 //! commits to. The digest of a file is told to those who may read the file. That of a directory
 //! commits to everything below: it is told to those who may list and search every directory there
 //! and read every file. A directory lists a link by its definition, which is told as
-//! [`crate::state::State::permit_definition`] says. The super-user and the holder of the volume are
-//! told without looking.
+//! [`crate::opaque::OpaqueState::permit_definition`] says. The super-user and the holder of the
+//! volume are told without looking.
 //!
 //! Looking is bounded: after [`LOOKED_AT_MAX`] inodes the digest is refused. The asker can then ask
 //! about what is in the directory, as `weft digest` does.
@@ -35,7 +35,7 @@ impl Vfs {
         let mut room = LOOKED_AT_MAX.checked_sub(left.len()).ok_or(ErrorKind::AccessDenied)?;
         while let Some((ino, kind)) = left.pop() {
             self.run(|state| match kind {
-                Kind::Transformation => state.permit_definition(ino),
+                Kind::Transformation => state.opaque.layer().permit_definition(&mut state.tree, ino),
                 Kind::File | Kind::Directory if !state.asker_may_read(ino)? => Err(ErrorKind::AccessDenied.into()),
                 _ => Ok(()),
             })?;
@@ -48,7 +48,7 @@ impl Vfs {
                 let Some(last) = page.last() else { break };
                 after = last.cookie;
                 room = room.checked_sub(page.len()).ok_or_else(|| Error::new(ErrorKind::AccessDenied, ino))?;
-                // A listing tells of links as of what they look like.
+                // A listing tells of opaque inodes as of what they look like.
                 let kind = |ino| self.run(|state| Ok(state.tree.inode(ino)?.row.kind));
                 for entry in page {
                     left.push((entry.ino, kind(entry.ino)?));

@@ -17,10 +17,6 @@ const BYTES_MAX: usize = 64 << 10;
 /// keep others waiting until they are.
 const ALL_BYTES_MAX: usize = 1 << 20;
 
-/// Prefix of the names under which programs have a link made. They rename it afterwards: users know
-/// the link by another name.
-pub const MADE_AS: &str = ".weft-link-";
-
 impl Vfs {
     /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace).
     /// [`Attribute`] says which of them tell what the volume knows.
@@ -34,11 +30,11 @@ impl Vfs {
                 self.listed_entries(ino, Cookie(after))?.map(|entries| encode(&entries))
             }
             Some(Attribute::Counts { offset }) => Some(self.counts(ino, offset)?.to_string().into_bytes()),
-            Some(Attribute::Link) => self.link_order(ino)?.map(|order| order.encode()),
-            Some(Attribute::Memo) => self.memo(ino)?.map(|memo| memo.encode()),
+            Some(Attribute::Link | Attribute::Memo) if !self.is_opaque(ino)? => None,
+            Some(told @ (Attribute::Link | Attribute::Memo)) => self.opaque.attribute(self, ino, told)?,
             _ => self.run(|state| {
                 let value = state.tree.xattrs(ino)?.map.get(&name).cloned();
-                let is_told = ino == Ino::ROOT && attribute == Some(Attribute::Opens) && state.links.is_told_of_opens;
+                let is_told = ino == Ino::ROOT && attribute == Some(Attribute::Opens) && state.is_told_of_opens;
                 Ok(if value.is_some() && is_told { Some(b"told".to_vec()) } else { value })
             })?,
         };
@@ -131,7 +127,7 @@ impl State {
         }
         let row = &self.tree.inode(ino)?.row;
         match row.kind {
-            // Rights of a transformation link follow from what it leads to.
+            // Those of an opaque inode follow from others.
             Kind::Symlink | Kind::Transformation => return Err(ErrorKind::NotSupported.into()),
             Kind::Directory => {}
             _ if is_access => {}

@@ -5,10 +5,9 @@ use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::CommitState;
-use crate::computing::Computing;
-use crate::links::{Indexes, PlacesAhead, Renamed, Stacks, Turns, Views};
 use crate::locks::Locks;
 use crate::observe::Observers;
+use crate::opaque::{Layer, Seen};
 use crate::operations::CountsCache;
 use crate::options::Options;
 use crate::read_ahead::ReadAhead;
@@ -32,9 +31,22 @@ const AHEAD_REMOTE: u64 = 16 << 20;
 const DRAINED_PARTS: u32 = 16;
 
 impl Vfs {
-    /// Opens the volume in `store`: applies again what `log` has beyond the last commit, deletes
-    /// inodes that were open without a name, but for results of networks, and starts the committer.
+    /// Opens the volume in `store` without a layer above, so that nobody can use opaque inodes;
+    /// else as [`Vfs::open_below`].
     pub fn open(
+        store: Arc<dyn Store>,
+        log: Option<OperationLog>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Vfs>> {
+        Vfs::open_below(Layer::absent(), store, log, options, clock)
+    }
+
+    /// Opens the volume in `store` below `layer`, which computes its opaque inodes: applies again
+    /// what `log` has beyond the last commit, deletes inodes that were open without a name, but for
+    /// results that the layer adopts, and starts the committer.
+    pub fn open_below(
+        layer: Layer,
         store: Arc<dyn Store>,
         log: Option<OperationLog>,
         options: Options,
@@ -43,7 +55,7 @@ impl Vfs {
         let [changes, blocks] = [options.dirty_bytes_max, options.block_cache_bytes]
             .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         pool::bound(changes, blocks);
-        let vfs = Vfs::assemble(store, log, options, clock)?;
+        let vfs = Vfs::assemble(layer, store, log, options, clock)?;
         vfs.recover()?;
         vfs.is_open.store(true, Ordering::Relaxed);
         if vfs.options.background && !vfs.options.read_only {
@@ -54,13 +66,14 @@ impl Vfs {
 
     /// A volume of which nothing is done yet.
     pub(super) fn assemble(
+        layer: Layer,
         store: Arc<dyn Store>,
         log: Option<OperationLog>,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {
         let header = store.header()?;
-        let mut state = State::new(&header, &options);
+        let mut state = State::new(&header, &options, layer.state);
         state.space_free = store.space()?.bytes_free;
         let blocks = {
             let shared = SharedCache::new(options.shared_bytes_max, header.options.block_size);
@@ -68,7 +81,6 @@ impl Vfs {
         };
         let ahead = options.read_ahead_bytes.unwrap_or(if store.is_remote() { AHEAD_REMOTE } else { AHEAD });
         let ahead = if options.background { ahead.min(options.block_cache_bytes / 4) } else { 0 };
-        let has_threads = options.background;
         Ok(Arc::new_cyclic(|me| Vfs {
             read_ahead: ReadAhead::new(store.clone(), blocks.clone(), ahead),
             blocks,
@@ -98,14 +110,9 @@ impl Vfs {
             bytes_read: AtomicU64::new(0),
             observers: Observers::default(),
             locks: Locks::default(),
-            views: Views::default(),
-            computing: Computing::default(),
+            opaque: layer.files,
+            seen: Seen::default(),
             nfs_stats: Mutex::default(),
-            turns: Turns::default(),
-            places_ahead: PlacesAhead::new(me, has_threads),
-            indexes: Indexes::default(),
-            renamed: Renamed::default(),
-            stacks: Stacks::default(),
             counts: CountsCache::default(),
             me: me.clone(),
         }))
@@ -144,9 +151,8 @@ impl Vfs {
         };
         for ino in orphans {
             // What cannot be read is no reason not to open the volume.
-            match self.marked_memo(ino).unwrap_or(None) {
-                Some((key, bytes)) => self.views.found(self, key, ino, bytes),
-                None => self.release(ino, 0),
+            if !self.opaque.adopt(self, ino) {
+                self.release(ino, 0);
             }
         }
         Ok(())
@@ -163,8 +169,7 @@ impl Vfs {
         self.commit_until(target, Durability::Durable)
     }
 
-    /// Deletes what has no name and was held to the end: nobody comes back for it. What is kept of
-    /// links stays.
+    /// Deletes what has no name and was held to the end: nobody comes back for it. Results stay.
     fn delete_held(&self) {
         let mut orphans: Vec<_> = self.state.lock().tree.orphans.iter().copied().collect();
         orphans.sort_unstable();
@@ -172,7 +177,7 @@ impl Vfs {
         let Ok(misnamed) = self.store.misnamed() else { return };
         for ino in orphans.into_iter().filter(|ino| !misnamed.contains(ino)) {
             // What cannot be read goes at the next mount, if it is to.
-            if self.marked_memo(ino).is_ok_and(|memo| memo.is_none()) {
+            if self.opaque.keeps(self, ino).is_ok_and(|keeps| !keeps) {
                 self.state.lock().tree.holds.remove(&ino);
                 self.release(ino, 0);
             }
@@ -182,16 +187,16 @@ impl Vfs {
     /// Commits everything durably and stops the committer. Errors as [`Vfs::sync`]; the volume then
     /// keeps what it has in memory, and closing may be tried again.
     pub fn close(&self) -> Result<()> {
-        self.places_ahead.close();
+        self.opaque.stop();
         self.refuse_lost()?;
         if !self.options.read_only {
-            self.store_drafts();
-            if self.views.kept_bytes() > 0 {
+            self.opaque.store(self);
+            if self.opaque.bytes() > 0 {
                 // What results are made of is told by what is committed. Where that fails, it fails
                 // again below.
                 let _ = self.commit();
             }
-            self.views.end(self);
+            self.opaque.end(self);
             self.delete_held();
             self.commit_all()?;
             self.end_epoch()?;

@@ -22,8 +22,8 @@ impl Vfs {
             let _state = self.state.lock();
             self.refuses_changes.store(true, Ordering::Relaxed);
         }
-        // What links gave so far stays as it is. New results are kept in memory alone.
-        self.views.end(self);
+        // Results so far stay as they are. New ones are kept in memory alone.
+        self.opaque.end(self);
         let committed = self.commit_all();
         if committed.is_err() {
             self.refuses_changes.store(false, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use crate::read_ahead::ReadAhead;
 use crate::stats::{NfsStats, Stats};
 use std::sync::atomic::Ordering;
 use weft_store::{CommitNo, Ino, Space, Timestamp};
-use weft_tree::{Result, Statfs};
+use weft_tree::{Result, Statfs, is_virtual};
 
 /// Tells what a server of NFS counts; nothing once it is gone.
 pub(crate) type NfsCounters = Box<dyn Fn() -> Option<NfsStats> + Send + Sync>;
@@ -33,7 +33,7 @@ impl Vfs {
     /// A path that leads to `ino`, for messages, or led there lately; of what a view shows, the
     /// path of its target; `#` and its number if none is known.
     pub fn path(&self, ino: Ino) -> Vec<u8> {
-        if let Ok(Some(target)) = self.run(|state| state.shown_target(ino)) {
+        if let Ok(Some(target)) = self.source_path(ino) {
             return [&target[..], b" in a view"].concat();
         }
         let path = weft_store::path_to(ino, |ino| {
@@ -41,6 +41,13 @@ impl Vfs {
             if names.is_empty() { self.store.names_of(ino) } else { Ok(names) }
         });
         path.unwrap_or_else(|_| format!("#{}", ino.0).into_bytes())
+    }
+
+    fn source_path(&self, ino: Ino) -> Result<Option<Vec<u8>>> {
+        if !is_virtual(ino) {
+            return Ok(None);
+        }
+        self.run(|state| state.opaque.layer().source_path(&mut state.tree, ino))
     }
 
     /// Space and inodes, as statvfs() tells them: of the quota if there is one, and of the place
@@ -81,16 +88,12 @@ impl Vfs {
 
     /// Counters since the mount.
     pub fn stats(&self) -> Stats {
-        // Views may be waiting for the state with their own lock taken.
-        let memo_bytes = self.views.kept_bytes();
-        let (requests_computing, users_computing) = self.computing.counts();
         let nfs = self.nfs_stats.lock().as_ref().and_then(|counters| counters());
-        let pushed = self.stacks.ledger.counts();
         let failed_writeback = self.failed_writeback();
         let state = self.state.lock();
         let (virtual_inodes, virtual_bytes) = state.tree.inodes.virtual_ones();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        Stats {
+        let mut stats = Stats {
             lost: self.store.lost().map(|error| error.to_string()),
             unanswered_seconds: self.store.unanswered().map(|since| since.as_secs()),
             operations: state.tree.operations,
@@ -103,23 +106,10 @@ impl Vfs {
             metadata_bytes: state.metadata_bytes() as u64,
             virtual_inodes: virtual_inodes as u64,
             virtual_bytes: virtual_bytes as u64,
-            networks_pushed: pushed.pushed,
-            pushed_bytes: pushed.bytes,
-            pushed_bytes_by_user: pushed.by_user,
-            pushes_refused: pushed.refused,
             blocks_read_ahead: self.read_ahead.as_ref().map_or(0, ReadAhead::blocks_read),
             block_bytes: self.blocks.bytes(),
             shared_bytes: self.blocks.shared.bytes(),
-            memo_bytes,
-            results_computed: count(&self.views.computed),
-            bytes_computed_ahead: self.places_ahead.bytes(),
-            results_found: count(&self.views.found),
-            requests_computing,
-            users_computing,
-            requests_computing_by_user: self.computing.by_user(),
             nfs,
-            computing_interrupted: count(&self.computing.interrupted),
-            computing_refused: count(&self.computing.refused),
             dirty_bytes: state.tree.dirty_bytes,
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),
@@ -134,7 +124,12 @@ impl Vfs {
             held_inodes: state.tree.holds.len() as u64,
             disk_cache: self.store.disk_cache(),
             round_trips: self.store.round_trips(),
-        }
+            ..Stats::default()
+        };
+        // The layer may be waiting for the state with locks of its own taken.
+        drop(state);
+        self.opaque.count(&mut stats);
+        stats
     }
 }
 

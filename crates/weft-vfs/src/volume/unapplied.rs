@@ -6,6 +6,7 @@
 
 use super::Vfs;
 use crate::clock::ManualClock;
+use crate::opaque::Layer;
 use crate::options::Options;
 use std::fmt;
 use std::sync::Arc;
@@ -226,7 +227,7 @@ impl Vfs {
         // Enough for all that a log holds: nothing may have to be committed for want of room.
         let dirty_bytes_max = 1 << 40;
         let options = Options { read_only: true, background: false, dirty_bytes_max, ..Options::default() };
-        let vfs = Vfs::assemble(store, log, options, Arc::new(ManualClock::default()))?;
+        let vfs = Vfs::assemble(Layer::absent(), store, log, options, Arc::new(ManualClock::default()))?;
         {
             let mut state = vfs.state.lock();
             (state.tree.keep_orphans, state.space_free) = (true, u64::MAX);

@@ -1,27 +1,20 @@
 //! What holds for users of a volume, sentence by sentence.
 
 mod access;
-mod computing;
 mod content;
 mod crashed;
 mod damage;
 mod deferred;
 mod doubt;
-mod drafts;
 mod intents;
 mod intents_in_rows;
 mod limits;
-mod links;
 mod listing;
 mod names;
-mod places;
-mod rights;
 mod sharing;
-mod steps;
 mod syncing;
 mod threads;
 mod times;
-mod views;
 
 use std::sync::Arc;
 use weft_store::VolumeOptions;
@@ -108,20 +101,10 @@ impl Volume {
         self.vfs.set_attributes(ino, changes).expect("set");
     }
 
-    fn clock_now(&self) -> weft_vfs::Timestamp {
-        weft_vfs::Clock::now(&*self.clock)
-    }
-
     fn resize(&self, ino: Ino, size: u64) {
         let changes = SetAttributes { size: Some(size), ..SetAttributes::default() };
         self.vfs.set_attributes(ino, changes).expect("set");
     }
-}
-
-/// A directory that commands of stages can see: they have a `/tmp` of their own.
-fn seen_by_commands() -> tempfile::TempDir {
-    let place = if rustix::process::geteuid().is_root() { "/run" } else { env!("CARGO_TARGET_TMPDIR") };
-    tempfile::tempdir_in(place).expect("a directory")
 }
 
 /// The kind of the error that `result` must be.

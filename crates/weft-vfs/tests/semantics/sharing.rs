@@ -2,7 +2,7 @@
 
 use crate::{Volume, kind, options, volume_options};
 use weft_block::Slice;
-use weft_vfs::{Caller, ErrorKind, Ino, LinkDefinition, Options, SharedPart, Vfs};
+use weft_vfs::{ErrorKind, Ino, Options, SharedPart, Vfs};
 
 fn parts(vfs: &Vfs, ino: Ino, offset: u64, len: usize) -> Vec<SharedPart> {
     let pool = vfs.shared_pool(ino).expect("memory is shared");
@@ -146,16 +146,4 @@ fn what_a_file_holds_is_counted_once() {
     for wrong in ["", "x", "-1", "99999999999999999999"] {
         assert_eq!(kind(volume.vfs.xattr(ino, format!("user.weft.counts.{wrong}").as_bytes())), ErrorKind::NoAttribute);
     }
-}
-
-#[test]
-fn what_links_give_is_read_in_place_and_not_counted() {
-    let volume = Volume::new();
-    let ino = volume.file("file");
-    volume.write(ino, 0, &b"text\n".repeat(2000));
-    let definition = LinkDefinition::new(vec![b"/file".to_vec()], "upper");
-    volume.vfs.make_link(Caller::ROOT, Ino::ROOT, b"link", 0o644, &definition).expect("made");
-    let link = volume.find(Ino::ROOT, "link").expect("there").ino;
-    assert_eq!(joined(&parts(&volume.vfs, link, 0, 1 << 20)), b"TEXT\n".repeat(2000));
-    assert_eq!(kind(volume.vfs.counts(link, 0)), ErrorKind::NotSupported);
 }

@@ -4,7 +4,7 @@ use super::rehearsal;
 use crate::command::transfer::{Unfinished, steps};
 use crate::failure::one_line;
 use crate::mounted;
-use crate::opened::Opened;
+use crate::opened::{Opened, Settings};
 use crate::shown::{self, counted};
 use crate::size::show;
 use anyhow::{Context, Result};
@@ -63,8 +63,8 @@ fn give_up(new: &Location, salvaged: &mut Salvaged) -> Result<()> {
     }
     let path = new.path().context("the new volume is in files")?;
     let hold = OpenOptions { loss: Loss::Accept, ..OpenOptions::default() };
-    let options = Options { background: false, ..Options::default() };
-    match Opened::open(path, options, hold).and_then(Opened::close) {
+    let vfs = Options { background: false, ..Options::default() };
+    match Opened::open(path, Settings { vfs, ..Settings::default() }, hold).and_then(Opened::close) {
         Ok(()) => salvaged.waiting = 0,
         // The volume is there, and its first mount says the same.
         Err(error) => {

@@ -20,7 +20,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use weft_attributes::Attribute;
 use weft_digest::{Content, Digest, FileHasher, Kind};
-use weft_vfs::{LinkOrder, ListedEntry, decode_entries};
+use weft_links::LinkOrder;
+use weft_vfs::{ListedEntry, decode_entries};
 
 /// Returns the digest of `path`; a symbolic link stands for its target, and `-` for standard input.
 /// With `all`, from all bytes, not from stored digests.

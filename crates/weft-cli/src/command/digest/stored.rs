@@ -6,6 +6,7 @@ use super::tree::{Found, KeptEntries, Listed, Tree, of_file};
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use weft_digest::{Digest, FileHasher, Kind};
+use weft_links::WithLinks;
 use weft_store::ListedRow;
 use weft_vfs::{Caller, Cookie, ErrorKind, Ino, ListedEntry, Vfs, Whence};
 
@@ -62,7 +63,7 @@ impl Tree for Stored {
                 let (kind, permissions, rdev, size) = match attributes {
                     Some(found) => (found.kind, found.permissions & 0o7777, found.rdev, found.size),
                     // It is a link, or gone.
-                    None => match self.0.link_order(entry.ino)? {
+                    None => match self.0.links()?.link_order(entry.ino)? {
                         Some(order) => (Kind::Transformation, order.permissions, 0, 0),
                         None => continue,
                     },
@@ -113,7 +114,7 @@ impl Tree for Stored {
     }
 
     fn target(&self, link: &Node) -> Result<Vec<u8>> {
-        if let Some(order) = self.0.link_order(link.ino)? {
+        if let Some(order) = self.0.links()?.link_order(link.ino)? {
             return Ok(order.definition.encode());
         }
         let target = self.0.read_symlink(link.ino);

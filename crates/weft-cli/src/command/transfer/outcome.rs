@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use weft_links::WithLinks;
 use weft_vfs::{ErrorKind, Vfs};
 
 /// Most failures that the JSON summary lists; standard error has all of them.
@@ -128,6 +129,13 @@ impl Words {
     }
 }
 
+/// Ends all computing of links of `vfs`.
+fn stop_computing(vfs: &Arc<Vfs>) {
+    if let Ok(links) = vfs.links() {
+        links.stop_computing(true);
+    }
+}
+
 impl Transfer {
     /// Begins a copy, which signals end from now on. Must be called before other threads are
     /// started.
@@ -136,7 +144,7 @@ impl Transfer {
         let own = volume.clone();
         let stop = move |_| {
             let vfs = own.lock().upgrade();
-            vfs.into_iter().for_each(|vfs| vfs.stop_computing(true));
+            vfs.iter().for_each(stop_computing);
         };
         Ok(Transfer {
             interrupt: Interrupt::take(stop)?,
@@ -155,7 +163,7 @@ impl Transfer {
     pub fn stops(&self, vfs: &Arc<Vfs>) {
         *self.volume.lock() = Arc::downgrade(vfs);
         if self.interrupt.signal().is_some() {
-            vfs.stop_computing(true);
+            stop_computing(vfs);
         }
     }
 

@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use weft_vfs::computing::{Lane, set_lane};
+use weft_links::{Lane, set_lane};
 
 /// An entry and its place in the queue.
 pub(super) type Placed = (usize, Entry);
