@@ -1,6 +1,7 @@
 //! The kernel's FUSE protocol, version 7.31 to 7.45 (`include/uapi/linux/fuse.h`), as bytes in
 //! native order.
 
+pub(crate) mod arguments;
 pub(crate) mod flags;
 mod opcode;
 mod reply;

@@ -2,6 +2,7 @@
 
 use super::opens::Opened;
 use super::{Failure, Outcome, Server};
+use crate::protocol::arguments::{CopyFileRange, Fallocate, Lseek, Read, Write};
 use crate::protocol::flags::{READ_LOCKOWNER, WRITE_CACHE, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER};
 use crate::protocol::{Body, DATA_BYTES_MAX, Header, Opcode, Reply};
 use std::ops::Range;
@@ -22,10 +23,9 @@ fn unless_popped<T>(
 }
 
 impl Server {
-    pub(super) fn read(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let opened = Opened(body.u64()?);
-        let (offset, size, flags) = (body.u64()?, body.u32()? as usize, body.u32()?);
-        let size = size.min(DATA_BYTES_MAX);
+    pub(super) fn read(&self, header: &Header, ino: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Read { handle, offset, size, flags } = Read::parse(body)?;
+        let (opened, size) = (Opened(handle), (size as usize).min(DATA_BYTES_MAX));
         let _asking = self.reader(header, opened, flags).asks();
         // The page cache takes bytes that are missing in a reply as missing in the file.
         let seen = self.seen(ino, opened, flags & READ_LOCKOWNER != 0);
@@ -45,16 +45,12 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn write(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let opened = Opened(body.u64()?);
-        let (offset, size, flags) = (body.u64()?, body.u32()?, body.u32()?);
-        body.skip(8)?;
-        let appends = body.u32()?.cast_signed() & libc::O_APPEND != 0;
-        body.skip(4)?;
+    pub(super) fn write(&self, header: &Header, ino: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Write { handle, offset, flags, open_flags, data } = Write::parse(body)?;
+        let (opened, appends) = (Opened(handle), open_flags.cast_signed() & libc::O_APPEND != 0);
         let _asking = self.write_asker(header, opened, flags).asks();
         let seen = self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
         let offset = self.place(seen, opened, offset, appends)?;
-        let data = body.bytes(size as usize)?;
         let writer = self.writer(header, seen, flags & WRITE_KILL_SUIDGID != 0);
         let again = || self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
         let written = unless_popped((ino, seen), again, |seen| self.vfs.write(seen, offset, data, writer));
@@ -64,7 +60,7 @@ impl Server {
         if written? == Privileges::Dropped {
             self.attributes_changed(ino);
         }
-        reply.u32(size);
+        reply.u32(u32::try_from(data.len()).expect("its length is one of 32 bits"));
         reply.u32(0);
         Ok(())
     }
@@ -83,12 +79,10 @@ impl Server {
         }
     }
 
-    pub(super) fn fallocate(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Outcome {
-        let opened = Opened(body.u64()?);
-        let (offset, len) = (body.u64()?, body.u64()?);
-        let flags = body.u32()?.cast_signed();
+    pub(super) fn fallocate(&self, header: &Header, ino: Ino, body: Body<'_>) -> Outcome {
+        let Fallocate { handle, offset, length, mode } = Fallocate::parse(body)?;
         let keep = libc::FALLOC_FL_KEEP_SIZE;
-        let mode = match flags {
+        let mode = match mode.cast_signed() {
             0 => AllocateMode::Extend,
             f if f == keep => AllocateMode::KeepSize,
             f if f == libc::FALLOC_FL_PUNCH_HOLE | keep => AllocateMode::PunchHole,
@@ -96,25 +90,24 @@ impl Server {
             f if f == libc::FALLOC_FL_ZERO_RANGE | keep => AllocateMode::ZeroRangeKeepSize,
             _ => return Err(Failure::Errno(libc::EOPNOTSUPP)),
         };
-        if self.seen(ino, opened, true) != ino {
+        if self.seen(ino, Opened(handle), true) != ino {
             return Err(Failure::Errno(libc::EOPNOTSUPP));
         }
         // It may have taken set-user-id away; such calls are rare enough to always say so.
         let writer = self.writer(header, ino, header.uid != 0);
-        self.vfs.allocate_as(writer, ino, (offset, len), mode)?;
+        self.vfs.allocate_as(writer, ino, (offset, length), mode)?;
         self.attributes_changed(ino);
         Ok(())
     }
 
-    pub(super) fn lseek(&self, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        body.skip(8)?;
+    pub(super) fn lseek(&self, ino: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
         if self.options.writeback {
             // The kernel may cache data for a hole, and does not write it back before it asks. With
             // this error it answers itself: no holes.
             return Err(Failure::Errno(libc::ENOSYS));
         }
-        let offset = body.u64()?;
-        let whence = match body.u32()?.cast_signed() {
+        let Lseek { offset, whence } = Lseek::parse(body)?;
+        let whence = match whence.cast_signed() {
             libc::SEEK_DATA => Whence::Data,
             libc::SEEK_HOLE => Whence::Hole,
             _ => return Err(Failure::Errno(libc::EINVAL)),
@@ -128,15 +121,15 @@ impl Server {
         &self,
         opcode: Opcode,
         header: &Header,
-        mut body: Body<'_>,
+        body: Body<'_>,
         reply: &mut Reply,
     ) -> Outcome {
         let ino = Ino(header.nodeid);
-        let opened = Opened(body.u64()?);
-        let from = (ino, body.u64()?);
-        let to = self.node(body.u64()?).map_or(Ino(0), |node| node.ino);
-        let opened_to = Opened(body.u64()?);
-        let (to, len) = ((to, body.u64()?), body.u64()?);
+        let asked = CopyFileRange::parse(body)?;
+        let (opened, opened_to) = (Opened(asked.handle), Opened(asked.handle_out));
+        let from = (ino, asked.offset);
+        let to = (self.node(asked.node_out).map_or(Ino(0), |node| node.ino), asked.offset_out);
+        let len = asked.len;
         // The older reply holds 32 bits.
         let len = if opcode == Opcode::CopyFileRange { len.min(1 << 30) } else { len };
         let is_as_stored = self.seen(ino, opened, true) == ino && self.seen(to.0, opened_to, true) == to.0;

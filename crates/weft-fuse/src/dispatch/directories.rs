@@ -2,6 +2,7 @@
 
 use super::closed::asker;
 use super::{Failure, Outcome, Server};
+use crate::protocol::arguments::Read;
 use crate::protocol::flags::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE};
 use crate::protocol::{Body, DATA_BYTES_MAX, Header, Reply};
 use std::time::Duration;
@@ -43,9 +44,9 @@ impl Server {
         if number != PRIVATE && self.is_shared() { Asker::Anybody } else { asker(header) }
     }
 
-    pub(super) fn readdir(&self, header: &Header, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let _asking = self.lister(header, body.u64()?).asks();
-        let (offset, size) = (body.u64()?, (body.u32()? as usize).min(DATA_BYTES_MAX));
+    pub(super) fn readdir(&self, header: &Header, ino: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Read { handle, offset, size, .. } = Read::parse(body)?;
+        let (_asking, size) = (self.lister(header, handle).asks(), (size as usize).min(DATA_BYTES_MAX));
         Ok(self.list(ino, offset, size, reply)?)
     }
 
@@ -68,11 +69,11 @@ impl Server {
         header: &Header,
         caller: Caller,
         ino: Ino,
-        mut body: Body<'_>,
+        body: Body<'_>,
         reply: &mut Reply,
     ) -> Outcome {
-        let _asking = self.lister(header, body.u64()?).asks();
-        let (offset, size) = (body.u64()?, (body.u32()? as usize).min(DATA_BYTES_MAX));
+        let Read { handle, offset, size, .. } = Read::parse(body)?;
+        let (_asking, size) = (self.lister(header, handle).asks(), (size as usize).min(DATA_BYTES_MAX));
         Ok(self.list_with_attributes(caller, ino, offset, size, reply)?)
     }
 

@@ -1,6 +1,7 @@
 //! Requests about names.
 
 use super::{Failure, Outcome, Server, links};
+use crate::protocol::arguments::{Link, Mkdir, Mknod, Named, Rename, Symlink, Tmpfile};
 use crate::protocol::flags::FOPEN_KEEP_CACHE;
 use crate::protocol::{Body, Reply};
 use std::time::Duration;
@@ -22,8 +23,8 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn lookup(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let name = body.string()?;
+    pub(super) fn lookup(&self, caller: Caller, parent: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Named { name } = Named::parse(body)?;
         let result = match name {
             // Asked for by kernel NFS exports.
             b"." => self.vfs.attributes(parent).inspect(|_| self.vfs.hold(parent)),
@@ -62,24 +63,21 @@ impl Server {
         Ok(attributes)
     }
 
-    pub(super) fn mknod(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let (mode, rdev, umask) = (body.u32()?, body.u32()?, body.u32()?);
-        body.skip(4)?;
-        let name = body.string()?;
+    pub(super) fn mknod(&self, caller: Caller, parent: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Mknod { mode, rdev, umask, name } = Mknod::parse(body)?;
         let Some(kind) = Kind::from_mode(mode) else { return Err(Failure::Errno(libc::EINVAL)) };
         let node = MakeNode { kind, permissions: mode & 0o7777, umask, rdev };
         self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply)
     }
 
-    pub(super) fn mkdir(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let (mode, umask) = (body.u32()?, body.u32()?);
-        let name = body.string()?;
+    pub(super) fn mkdir(&self, caller: Caller, parent: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Mkdir { mode, umask, name } = Mkdir::parse(body)?;
         let node = MakeNode { kind: Kind::Directory, permissions: mode & 0o7777, umask, rdev: 0 };
         self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply)
     }
 
-    pub(super) fn tmpfile(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let (_, mode, umask) = (body.u32()?, body.u32()?, body.u32()?);
+    pub(super) fn tmpfile(&self, caller: Caller, parent: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Tmpfile { mode, umask } = Tmpfile::parse(body)?;
         let node = MakeNode { kind: Kind::File, permissions: mode & 0o7777, umask, rdev: 0 };
         let outcome = self.reply_entry(caller, self.vfs.make_unnamed(caller, parent, node), reply);
         reply.u64(0);
@@ -88,40 +86,37 @@ impl Server {
         outcome
     }
 
-    pub(super) fn symlink(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let (name, target) = (body.string()?, body.string()?);
+    pub(super) fn symlink(&self, caller: Caller, parent: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Symlink { name, target } = Symlink::parse(body)?;
         self.reply_entry(caller, self.vfs.make_symlink(caller, parent, name, target), reply)
     }
 
-    pub(super) fn link(&self, caller: Caller, parent: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let number = body.u64()?;
-        let name = body.string()?;
-        let Some(node) = self.node(number) else { return Err(Failure::Errno(libc::ESTALE)) };
+    pub(super) fn link(&self, caller: Caller, parent: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Link { node, name } = Link::parse(body)?;
+        let Some(node) = self.node(node) else { return Err(Failure::Errno(libc::ESTALE)) };
         let linked = self.vfs.link(caller, node.ino, parent, name);
         let told = linked.map(|attributes| self.as_told(attributes).unwrap_or(attributes));
         self.reply_entry(caller, told, reply)
     }
 
-    pub(super) fn unlink(&self, parent: Ino, mut body: Body<'_>) -> Outcome {
-        let name = body.string()?;
+    pub(super) fn unlink(&self, parent: Ino, body: Body<'_>) -> Outcome {
+        let Named { name } = Named::parse(body)?;
         Ok(self.vfs.unlink(parent, name)?)
     }
 
-    pub(super) fn rmdir(&self, parent: Ino, mut body: Body<'_>) -> Outcome {
-        let name = body.string()?;
+    pub(super) fn rmdir(&self, parent: Ino, body: Body<'_>) -> Outcome {
+        let Named { name } = Named::parse(body)?;
         Ok(self.vfs.remove_directory(parent, name)?)
     }
 
-    pub(super) fn rename(&self, parent: Ino, mut body: Body<'_>) -> Outcome {
-        let to = Ino(body.u64()?);
-        let (old, new) = (body.string()?, body.string()?);
-        Ok(self.vfs.rename((parent, old), (to, new), RenameMode::Replace)?)
+    pub(super) fn rename(&self, parent: Ino, body: Body<'_>) -> Outcome {
+        let Rename { to, old, new, .. } = Rename::parse(body)?;
+        Ok(self.vfs.rename((parent, old), (Ino(to), new), RenameMode::Replace)?)
     }
 
-    pub(super) fn rename2(&self, caller: Caller, parent: Ino, mut body: Body<'_>) -> Outcome {
-        let (to, flags) = (Ino(body.u64()?), body.u32()?);
-        body.skip(4)?;
-        let (old, new) = (body.string()?, body.string()?);
+    pub(super) fn rename2(&self, caller: Caller, parent: Ino, body: Body<'_>) -> Outcome {
+        let Rename { to, flags, old, new } = Rename::parse_with_flags(body)?;
+        let to = Ino(to);
         let mode = match flags & !libc::RENAME_WHITEOUT {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,

@@ -2,6 +2,7 @@
 
 use super::closed::Node;
 use super::{Outcome, Server};
+use crate::protocol::arguments::{Forget, Getattr, Setattr};
 use crate::protocol::flags::{GETATTR_FH, fattr};
 use crate::protocol::{Body, Header, Reply};
 use weft_links::looking;
@@ -9,26 +10,21 @@ use weft_vfs::opaque::Detail;
 use weft_vfs::{Attributes, ErrorKind, Ino, SetAttributes, SetTime, Timestamp, Writer};
 
 impl Server {
-    pub(super) fn forget(&self, number: u64, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
+    pub(super) fn forget(&self, number: u64, body: Body<'_>, reply: &mut Reply) -> Outcome {
         reply.cancel();
-        self.forgotten(number, body.u64()?);
+        self.forgotten(number, Forget::parse(body)?.count);
         Ok(())
     }
 
-    pub(super) fn batch_forget(&self, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
+    pub(super) fn batch_forget(&self, body: Body<'_>, reply: &mut Reply) -> Outcome {
         reply.cancel();
-        let count = body.u32()?;
-        body.skip(4)?;
-        for _ in 0..count {
-            let number = body.u64()?;
-            self.forgotten(number, body.u64()?);
-        }
+        Forget::parse_batch(body)?.for_each(|(number, forget)| self.forgotten(number, forget.count));
         Ok(())
     }
 
-    pub(super) fn getattr(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
+    pub(super) fn getattr(&self, header: &Header, node: Node, body: Body<'_>, reply: &mut Reply) -> Outcome {
         // A program that reads the file waits for its length.
-        let reads = body.u32()? & GETATTR_FH != 0;
+        let reads = Getattr::parse(body)?.flags & GETATTR_FH != 0;
         let attributes = if reads { self.look_at(header, node) } else { self.looked_at(header, node) }?;
         reply.attr_out(&attributes, self.valid_at(node, &attributes));
         Ok(())
@@ -58,19 +54,11 @@ impl Server {
         self.vfs.seen_attributes(attributes)
     }
 
-    pub(super) fn setattr(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
+    pub(super) fn setattr(&self, header: &Header, node: Node, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let ino = node.ino;
-        let valid = body.u32()?;
-        body.skip(12)?;
-        let size = body.u64()?;
-        body.skip(8)?;
-        let (atime, mtime, _ctime) = (body.u64()?, body.u64()?, body.u64()?);
-        let (atime_nanos, mtime_nanos, _) = (body.u32()?, body.u32()?, body.u32()?);
-        let mode = body.u32()?;
-        body.skip(4)?;
-        let (uid, gid) = (body.u32()?, body.u32()?);
+        let Setattr { valid, size, atime, mtime, mode, uid, gid } = Setattr::parse(body)?;
         let has = |bit: u32| valid & bit != 0;
-        let time = |set: u32, now: u32, seconds: u64, nanos: u32| match (has(now), has(set)) {
+        let time = |set: u32, now: u32, (seconds, nanos): (u64, u32)| match (has(now), has(set)) {
             (true, _) => Some(SetTime::Now),
             (_, true) => Some(SetTime::To(Timestamp::from_parts(seconds.cast_signed(), nanos))),
             _ => None,
@@ -81,8 +69,8 @@ impl Server {
             uid: has(fattr::UID).then_some(uid),
             gid: has(fattr::GID).then_some(gid),
             size: has(fattr::SIZE).then_some(size),
-            atime: time(fattr::ATIME, fattr::ATIME_NOW, atime, atime_nanos),
-            mtime: time(fattr::MTIME, fattr::MTIME_NOW, mtime, mtime_nanos),
+            atime: time(fattr::ATIME, fattr::ATIME_NOW, atime),
+            mtime: time(fattr::MTIME, fattr::MTIME_NOW, mtime),
             writer: Writer::Privileged,
         };
         if changes.size.is_some() {

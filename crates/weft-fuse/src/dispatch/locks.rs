@@ -5,6 +5,7 @@
 
 use super::{Failure, Outcome, Server};
 use crate::notify::Notifier;
+use crate::protocol::arguments::{Interrupt, Lock};
 use crate::protocol::flags::LK_FLOCK;
 use crate::protocol::{Body, Header, Reply};
 use parking_lot::Mutex;
@@ -34,17 +35,15 @@ impl MountLocks {
     }
 
     /// Parses `struct fuse_lk_in` of the request of `header`: the lock, or the range to give up.
-    fn parse(&self, header: &Header, body: &mut Body<'_>) -> Result<(LockRequest, Wanted), Failure> {
-        body.skip(8)?;
-        let (owner, first, last) = (body.u64()?, body.u64()?, body.u64()?);
-        let (kind, pid, flags) = (body.u32()?.cast_signed(), body.u32()?, body.u32()?);
-        let (mode, wanted) = match kind {
+    fn parse(&self, header: &Header, body: Body<'_>) -> Result<(LockRequest, Wanted), Failure> {
+        let Lock { owner, start, end, kind, pid, flags } = Lock::parse(body)?;
+        let (mode, wanted) = match kind.cast_signed() {
             libc::F_RDLCK => (LockMode::Shared, Wanted::Lock),
             libc::F_WRLCK => (LockMode::Exclusive, Wanted::Lock),
             libc::F_UNLCK => (LockMode::Shared, Wanted::Nothing),
             _ => return Err(Failure::Errno(libc::EINVAL)),
         };
-        let Some(range) = LockRange::new(first, last) else { return Err(Failure::Errno(libc::EINVAL)) };
+        let Some(range) = LockRange::new(start, end) else { return Err(Failure::Errno(libc::EINVAL)) };
         let kind = if flags & LK_FLOCK == 0 { LockKind::Range } else { LockKind::File };
         let (owner, user, tag) = (self.owner(owner), whose(header.uid), header.unique);
         Ok((LockRequest { owner, user, kind, range, mode, pid, tag }, wanted))
@@ -71,9 +70,9 @@ pub(super) enum OnConflict {
 }
 
 impl Server {
-    pub(super) fn getlk(&self, header: &Header, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
+    pub(super) fn getlk(&self, header: &Header, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let Some(locks) = &self.locks else { return Err(Failure::Errno(libc::ENOSYS)) };
-        let (request, _) = locks.parse(header, &mut body)?;
+        let (request, _) = locks.parse(header, body)?;
         let found = self.vfs.locks().test(Ino(header.nodeid), &request);
         let (range, kind, pid) = found.map_or((request.range, libc::F_UNLCK, 0), |found| {
             let kind = if found.mode == LockMode::Shared { libc::F_RDLCK } else { libc::F_WRLCK };
@@ -88,8 +87,7 @@ impl Server {
 
     pub(super) fn setlk(&self, on_conflict: OnConflict, header: &Header, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let Some(locks) = &self.locks else { return Err(Failure::Errno(libc::ENOSYS)) };
-        let mut body = body;
-        let (request, wanted) = locks.parse(header, &mut body)?;
+        let (request, wanted) = locks.parse(header, body)?;
         let ino = Ino(header.nodeid);
         if matches!(wanted, Wanted::Nothing) {
             let unlocked = self.vfs.locks().unlock(ino, &request.owner, request.kind, request.range);
@@ -151,8 +149,8 @@ impl Server {
 
     /// Notes that the program that waits for request `unique` was sent a signal, and ends waits for
     /// locks and networks.
-    pub(super) fn interrupt(&self, mut body: Body<'_>) -> Outcome {
-        let unique = body.u64()?;
+    pub(super) fn interrupt(&self, body: Body<'_>) -> Outcome {
+        let Interrupt { unique } = Interrupt::parse(body)?;
         self.end_computing(unique);
         let Some(locks) = &self.locks else { return Ok(()) };
         let taken = locks.waiting.lock().remove(&unique);

@@ -2,6 +2,7 @@
 
 use super::closed::{Door, Node, asker};
 use super::{Failure, Outcome, Server};
+use crate::protocol::arguments::{Flush, Fsync, Open, Release};
 use crate::protocol::flags::{
     FOPEN_DIRECT_IO, FOPEN_KEEP_CACHE, FOPEN_NOFLUSH, READ_LOCKOWNER, RELEASE_FLOCK_UNLOCK, WRITE_CACHE,
 };
@@ -95,13 +96,13 @@ impl Server {
         self.opens || self.locks.is_some()
     }
 
-    pub(super) fn open(&self, header: &Header, node: Node, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
+    pub(super) fn open(&self, header: &Header, node: Node, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let ino = node.ino;
         if !self.wants_opens() {
             // The kernel then keeps what it needs itself, and does not ask again.
             return Err(Failure::Errno(libc::ENOSYS));
         }
-        let writes = body.u32()?.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY;
+        let writes = Open::parse(body)?.flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY;
         let (seen, opening) = self.opening(ino, writes)?;
         let opening = if node.door == Door::Everybody { opening } else { past_cache(opening) };
         // The last close is reported, not each process's, where nothing follows from those.
@@ -142,14 +143,14 @@ impl Server {
 
     /// Notes that a process has closed the file once: it holds no ranges of it any more (POSIX
     /// close()).
-    pub(super) fn flush(&self, header: &Header, ino: Ino, mut body: Body<'_>) -> Outcome {
+    pub(super) fn flush(&self, header: &Header, ino: Ino, body: Body<'_>) -> Outcome {
         if !self.wants_opens() {
             return Err(Failure::Errno(libc::ENOSYS));
         }
-        let opened = Opened(body.u64()?);
-        body.skip(8)?;
+        let Flush { handle, lock_owner } = Flush::parse(body)?;
+        let opened = Opened(handle);
         if let Some(locks) = &self.locks {
-            let owner = locks.owner(body.u64()?);
+            let owner = locks.owner(lock_owner);
             // Giving up all takes no room.
             let _ = self.vfs.locks().unlock(ino, &owner, LockKind::Range, LockRange::ALL);
         }
@@ -161,13 +162,13 @@ impl Server {
     }
 
     /// Notes that the file was closed for the last time.
-    pub(super) fn release(&self, ino: Ino, mut body: Body<'_>) -> Outcome {
-        let opened = Opened(body.u64()?);
-        body.skip(4)?;
+    pub(super) fn release(&self, ino: Ino, body: Body<'_>) -> Outcome {
+        let Release { handle, release_flags, lock_owner } = Release::parse(body)?;
+        let opened = Opened(handle);
         if let Some(locks) = &self.locks
-            && body.u32()? & RELEASE_FLOCK_UNLOCK != 0
+            && release_flags & RELEASE_FLOCK_UNLOCK != 0
         {
-            let owner = locks.owner(body.u64()?);
+            let owner = locks.owner(lock_owner);
             let _ = self.vfs.locks().unlock(ino, &owner, LockKind::File, LockRange::ALL);
         }
         // The processes that closed it may have no rights to do so any more.
@@ -185,8 +186,8 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn fsync(&self, header: &Header, mut body: Body<'_>) -> Outcome {
-        let opened = Opened(body.u64()?);
+    pub(super) fn fsync(&self, header: &Header, body: Body<'_>) -> Outcome {
+        let opened = Opened(Fsync::parse(body)?.handle);
         let _asking = self.write_asker(header, opened, 0).asks();
         self.stored(opened)?;
         Ok(self.vfs.sync_inode(Ino(header.nodeid))?)

@@ -3,6 +3,7 @@
 
 use super::opens::Opened;
 use super::{Failure, Outcome, Server, links};
+use crate::protocol::arguments::Ioctl;
 use crate::protocol::{Body, Reply};
 use weft_links::{Pushed, Scope, WithLinks};
 use weft_vfs::{Caller, Ino};
@@ -28,13 +29,9 @@ const OPENED: u32 = 0;
 const EVERYBODY: u32 = 1;
 
 impl Server {
-    pub(super) fn ioctl(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let number = body.u64()?;
-        body.skip(4)?;
-        let command = body.u32()?;
-        body.skip(8)?;
-        let given = body.u32()?;
-        body.skip(4)?;
+    pub(super) fn ioctl(&self, caller: Caller, ino: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let asked = Ioctl::parse(body)?;
+        let (number, command) = (asked.handle, asked.command);
         if let Some(outcome) = self.refusing(caller, command, reply) {
             return outcome;
         }
@@ -44,7 +41,7 @@ impl Server {
         if self.options.writeback {
             return Err(links::WRITEBACK);
         }
-        let mut argument = Body::new(body.bytes(given as usize)?);
+        let mut argument = asked.argument()?;
         let (scope, len) = (argument.u32()?, argument.u32()? as usize);
         let text = argument.bytes(len.min(TEXT_BYTES_MAX))?;
         self.pushing(caller, ino, (command, Opened(number), scope), text, reply)

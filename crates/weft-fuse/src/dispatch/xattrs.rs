@@ -2,6 +2,7 @@
 
 use super::{Failure, Outcome, Server, links};
 use crate::options::Inviter;
+use crate::protocol::arguments::{Getxattr, Listxattr, Named, Setxattr};
 use crate::protocol::flags::SETXATTR_ACL_KILL_SGID;
 use crate::protocol::{Body, Reply};
 use std::sync::atomic::Ordering;
@@ -10,11 +11,8 @@ use weft_links::{LinkOrder, WithLinks, is_for_everybody};
 use weft_vfs::{Caller, Ino, SetXattr};
 
 impl Server {
-    pub(super) fn setxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>) -> Outcome {
-        let (size, flags, more) = (body.u32()?, body.u32()?, body.u32()?);
-        body.skip(4)?;
-        let name = body.string()?;
-        let value = body.bytes(size as usize)?;
+    pub(super) fn setxattr(&self, caller: Caller, ino: Ino, body: Body<'_>) -> Outcome {
+        let Setxattr { flags, setxattr_flags, name, value } = Setxattr::parse(body)?;
         let mode = match flags.cast_signed() {
             0 => SetXattr::Any,
             libc::XATTR_CREATE => SetXattr::Create,
@@ -24,7 +22,7 @@ impl Server {
         if is_reserved(name) {
             return self.control(caller, ino, name, value);
         }
-        let kill = more & SETXATTR_ACL_KILL_SGID != 0;
+        let kill = setxattr_flags & SETXATTR_ACL_KILL_SGID != 0;
         Ok(self.vfs.set_xattr(ino, name, value, mode, kill)?)
     }
 
@@ -57,10 +55,8 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn getxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let size = body.u32()?;
-        body.skip(4)?;
-        let name = body.string()?;
+    pub(super) fn getxattr(&self, caller: Caller, ino: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Getxattr { size, name } = Getxattr::parse(body)?;
         let told = match Attribute::parse(name) {
             Some(Attribute::Nonce) => {
                 let nonces = self.nonces.as_ref().ok_or(Failure::Errno(libc::EIO));
@@ -97,8 +93,8 @@ impl Server {
         invite(caller.uid, ino).map_err(|_| Failure::Errno(libc::EAGAIN))
     }
 
-    pub(super) fn listxattr(&self, caller: Caller, ino: Ino, mut body: Body<'_>, reply: &mut Reply) -> Outcome {
-        let size = body.u32()?;
+    pub(super) fn listxattr(&self, caller: Caller, ino: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        let Listxattr { size } = Listxattr::parse(body)?;
         // Requests carry no capabilities; the kernel lets nobody without them read such a value
         // (xattr(7)).
         let hidden: &[u8] = if caller.uid == 0 { b"" } else { b"trusted." };
@@ -113,8 +109,8 @@ impl Server {
         sized(reply, size, &list)
     }
 
-    pub(super) fn removexattr(&self, ino: Ino, mut body: Body<'_>) -> Outcome {
-        let name = body.string()?;
+    pub(super) fn removexattr(&self, ino: Ino, body: Body<'_>) -> Outcome {
+        let Named { name } = Named::parse(body)?;
         Ok(self.vfs.remove_xattr(ino, name)?)
     }
 
