@@ -25,9 +25,11 @@ cargo:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup, then try again" >&2; exit 1; }
 .PHONY: cargo
 
-## run        build, make a volume, mount it, show it working, unmount it
-run: build
-	tests/demo $(WEFT)
+## run        build a program soon, make a volume, mount it, show it working, unmount it
+run: cargo
+	$(CARGO) build --profile demo --locked -p weft-cli --no-default-features
+	tests/demo target/demo/weft
+	@echo "That program was built to be there soon: it is slower, and has no stages in WebAssembly. 'make build' makes $(WEFT)."
 
 ## packages   install what the tests need from Debian (as root, or with sudo)
 packages:

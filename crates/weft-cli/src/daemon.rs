@@ -4,6 +4,7 @@ mod log;
 mod reexec;
 mod signals;
 
+#[cfg(feature = "jemalloc")]
 use crate::allocator;
 use anyhow::{Context, Result, bail};
 pub use log::{Log, find_log};
@@ -94,6 +95,7 @@ pub fn run<T>(
 impl Daemon {
     /// Returns this process, in which threads may be started from now on.
     fn new(place: StartDirectory, foreground: bool) -> Result<Daemon> {
+        #[cfg(feature = "jemalloc")]
         allocator::start_giving_back().context("cannot have free memory given back")?;
         let hang_up = if foreground && signals::has_terminal() { HangUp::Ends } else { HangUp::Nothing };
         Ok(Daemon { signals: Signals::take(hang_up)?, place })

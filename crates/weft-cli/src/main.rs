@@ -7,6 +7,7 @@
 mod output;
 
 mod advice;
+#[cfg(feature = "jemalloc")]
 mod allocator;
 mod arguments;
 mod command;

@@ -16,6 +16,10 @@ mod mounts;
 mod namespaces;
 mod refused_calls;
 mod stream;
+#[cfg(feature = "wasm")]
+pub(crate) mod wasm;
+#[cfg(not(feature = "wasm"))]
+#[path = "exported/without_wasm.rs"]
 pub(crate) mod wasm;
 pub(crate) mod workers;
 mod writing;

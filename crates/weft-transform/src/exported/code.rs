@@ -20,6 +20,7 @@ pub(super) struct Bounds {
     /// give at the end.
     pub(super) place: bool,
     /// The user whose network it is.
+    #[cfg_attr(not(feature = "wasm"), expect(dead_code, reason = "modules are compiled for a user"))]
     pub(super) owner: u32,
 }
 

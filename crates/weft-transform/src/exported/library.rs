@@ -16,8 +16,10 @@ use super::workers::message::Reply;
 use crate::language::{Call, NetworkError};
 use crate::stage::{Stage, StageError};
 use blake3::Hash;
+#[cfg(feature = "wasm")]
+pub(super) use process::Image;
 use process::Process;
-pub(super) use process::{Image, know_processors};
+pub(super) use process::know_processors;
 pub(super) use started::{later, wait_for};
 use std::ops::Range;
 use std::sync::Arc;

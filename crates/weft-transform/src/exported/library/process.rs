@@ -60,6 +60,7 @@ impl Image {
         Ok(image)
     }
 
+    #[cfg(feature = "wasm")]
     pub(in crate::exported) fn file(&self) -> &File {
         &self.file
     }

@@ -3,6 +3,7 @@
 
 use super::nursery;
 use crate::exported::library::{self, loaded};
+#[cfg(feature = "wasm")]
 use crate::exported::wasm::compiler;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,6 +34,7 @@ pub fn run_if_asked(words: &[OsString]) -> Option<ExitCode> {
     let [_, word, memory_bytes] = words else { return None };
     let work = match word.to_str() {
         Some(loaded::WORD) => loaded::run,
+        #[cfg(feature = "wasm")]
         Some(compiler::WORD) => compiler::run,
         Some(nursery::WORD) => nursery::run,
         _ => return None,
