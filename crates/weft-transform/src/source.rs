@@ -23,7 +23,7 @@ pub trait Source: Send {
 /// each time.
 pub trait Sources {
     /// Opens the input that the network reads if it names no file. It is none of
-    /// [`Network::modules`].
+    /// [`crate::Network::modules`].
     fn input(&mut self) -> io::Result<Box<dyn Source>>;
     /// A file, counted from 0.
     fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>>;
