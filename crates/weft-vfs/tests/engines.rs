@@ -180,7 +180,7 @@ fn names_whose_inodes_have_no_rows_in_postgresql_are_errors_and_a_volume_without
     let cluster = Cluster::shared();
     let address = cluster.address();
     postgres::create(&address, &VolumeOptions::default(), (0, 0), Timestamp(0)).expect("created");
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let delete = |ino: Ino| cluster.run(&format!("DELETE FROM {schema}.fileatt WHERE ino = {}", ino.0));
     let open = || {
         let store = postgres::open(&address, OpenOptions::default()).expect("opened");

@@ -16,6 +16,7 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use weft_store::postgres::Address;
 use weft_testkit::Cluster;
 
 /// Longest time that anything takes which is waited for.
@@ -85,8 +86,8 @@ impl Writer {
 }
 
 /// The name of the schema of the volume at `url`.
-fn schema(url: &str) -> &str {
-    url.rsplit_once('=').unwrap().1
+fn schema(url: &str) -> String {
+    Address::parse(url).unwrap().schema().to_owned()
 }
 
 /// The directory of a program of the server.
@@ -106,7 +107,7 @@ fn a_volume_of_postgresql_that_cannot_be_is_refused_in_one_line() {
     place.directory("m");
     place.directory("m2");
     place.mount_with(&url, &[]);
-    let elsewhere = url.strip_suffix(schema(&url)).unwrap();
+    let elsewhere = url.strip_suffix(&*schema(&url)).unwrap();
     let weak = format!("{}weak", elsewhere.replace("durability=server&", ""));
     cluster.run("CREATE ROLE stranger LOGIN");
     let used = format!("in use by process {} on", place.daemon());

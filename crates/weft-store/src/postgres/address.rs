@@ -131,6 +131,11 @@ impl Address {
         Ok(Address { config, schema: own.schema, tls, trusts_server, server: server.into(), shown })
     }
 
+    /// The name of the schema that holds the volume.
+    pub fn schema(&self) -> &str {
+        &self.schema
+    }
+
     /// Words for the server and its database, whether the address names them or the environment
     /// does.
     pub fn server(&self) -> &str {

@@ -85,7 +85,7 @@ fn so_do_they_in_postgresql() {
         let open = || postgres::open(&address, OpenOptions::default()).expect("opens");
         sample::fill(&*open());
         give(&*open(), true);
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         cluster.run(&format!("SET search_path TO {schema}; {}", gone.replace("AS BLOB", "AS bytea")));
         let look =
             |repair| postgres::check(&address, CheckOptions { repair, read_data: true }, &mut |_| {}).expect("checked");

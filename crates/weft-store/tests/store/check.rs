@@ -51,7 +51,7 @@ fn breaks(statements: &str, expected: &[&str]) {
         postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("made");
         let open = || postgres::open(&address, OpenOptions::default()).expect("opens");
         sample::fill(&*open());
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         let statements = statements.replace("x'", "'\\x");
         cluster.run(&format!("SET search_path TO {schema}; {statements}"));
         postgres::seal(&address).expect("sealed");

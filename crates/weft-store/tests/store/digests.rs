@@ -167,7 +167,7 @@ fn no_digest_is_made_of_what_is_stale_or_gone_in_postgresql() {
     postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
     let open = || -> Arc<dyn Store> { postgres::open(&address, OpenOptions::default()).expect("opened") };
     fill_large(&*open());
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let edit = |statement: &str| drop(cluster.run(&format!("SET search_path TO {schema}; {statement}")));
     let check = CheckOptions { repair: Repair::No, read_data: false };
     let damage = || damage(postgres::check(&address, check, &mut |_| {}).expect("checked"));
@@ -231,7 +231,7 @@ fn nodes_over_short_blocks_are_made_anew_in_postgresql() {
     let address = cluster.address();
     let volume = VolumeOptions { block_size: 4096, inline_max: 4096, ..options(BlockHome::Database) };
     postgres::create(&address, &volume, (0, 0), Timestamp(0)).expect("made");
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let edit = |statement: &str| drop(cluster.run(&format!("SET search_path TO {schema}; {statement}")));
     let open = || -> Arc<dyn Store> { postgres::open(&address, OpenOptions::default()).expect("opened") };
     let check = |options| postgres::check(&address, options, &mut |_| {}).expect("checked");

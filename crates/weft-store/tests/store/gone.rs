@@ -62,7 +62,7 @@ fn in_postgresql(cluster: &'static Cluster, own_table_from: Option<u64>) -> Volu
     let options = VolumeOptions { own_table_from, ..options(BlockHome::Database) };
     postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("made");
     sample::fill(&*postgres::open(&address, OpenOptions::default()).expect("opens"));
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let run = move |text: &str| {
         let text = text.replace("X'", "'\\x").replace("hex(", "(");
         cluster.run(&format!("SET search_path TO {schema}; {text}"))

@@ -113,11 +113,11 @@ proptest! {
 fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
     let cluster = Cluster::shared();
     let url = cluster.url();
-    let schema = url.rsplit_once('=').expect("a schema").1;
     let strict = Address::parse(&format!(
         "{url}&application_name=strict&options=-c%20default_transaction_isolation%3Dserializable"
     ));
     let strict = strict.expect("an address");
+    let schema = strict.schema();
     create(&strict);
     let store = open(&strict);
     let memory = MemoryStore::new(options(HOME));
@@ -147,8 +147,8 @@ fn a_serialization_failure_is_a_conflict_that_changes_nothing() {
 fn a_commit_that_fails_while_it_looks_around_can_be_tried_again() {
     let cluster = Cluster::shared();
     let url = cluster.url();
-    let schema = url.rsplit_once('=').expect("a schema").1;
     let address = Address::parse(&url).expect("an address");
+    let schema = address.schema();
     create(&address);
     let store = open(&address);
     let inode = |ino| Change::Inode { ino, size: 0, inline: None, nlink: 1 };
@@ -174,7 +174,7 @@ fn a_files_own_table_goes_with_its_file_and_waits_for_its_readers() {
     let address = cluster.address();
     let volume = VolumeOptions { own_table_from: Some(0), ..options(HOME) };
     postgres::create(&address, &volume, (0, 0), Timestamp(0)).expect("made");
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let tables = || {
         let where_from = format!(
             "information_schema.tables WHERE table_schema = '{schema}' AND table_name LIKE 'blocks#_of#_%' ESCAPE '#'"
@@ -230,7 +230,7 @@ fn damage_in_the_log_is_refused_unless_loss_is_accepted() {
     for (edit, op, left) in edits {
         let address = cluster.address();
         create(&address);
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         let store = open(&address);
         let mut log = store.intents();
         log.start(1);
@@ -261,7 +261,7 @@ fn nothing_is_logged_in_a_schema_that_went_back_to_an_earlier_moment() {
     let cluster = Cluster::shared();
     let address = cluster.address();
     create(&address);
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let store = open(&address);
     let mut log = store.intents();
     log.start(1);
@@ -334,7 +334,7 @@ fn what_a_server_behind_the_server_had_is_asked_for_again() {
     for said in ["ERRCODE = '08006'", "ERRCODE = 'XX000', MESSAGE = 'failure on connection marked as essential'"] {
         let address = cluster.address();
         create(&address);
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         let store = open(&address);
         // Of three files, so that it takes three statements.
         let blocks = [2, 3, 4].map(|ino| {
@@ -419,7 +419,7 @@ fn a_block_that_cannot_be_read_takes_no_other_with_it() {
     let cluster = Cluster::shared();
     let address = cluster.address();
     create(&address);
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let store = open(&address);
     a_file(&*store, 2, 6);
     let extents = store.extents(Ino(2), 0..6).expect("readable");
@@ -491,7 +491,7 @@ fn who_lost_the_lease_can_change_nothing_and_reads_nothing() {
     let address = cluster.address();
     create(&address);
     let first = open(&address);
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     // As if the first one had slept.
     cluster.run(&format!("UPDATE {schema}.lease SET expires = now() - interval '1 second'"));
     let purpose = "mounted at /mnt/second".into();
@@ -517,7 +517,7 @@ fn a_server_that_went_back_to_an_older_commit_is_noticed() {
     for _ in 0..3 {
         store.apply(&some(&*store), Durability::Durable).expect("applied");
     }
-    let schema = url.rsplit_once('=').expect("a schema").1;
+    let schema = address.schema();
     cluster.run(&format!("UPDATE {schema}.volume SET number = number - 1"));
     proxy.set(Break::BeforePiece(0));
     let error = store.apply(&some(&*store), Durability::Durable).expect_err("noticed");
@@ -533,7 +533,7 @@ fn a_row_of_the_volume_that_is_older_than_its_commits_in_postgresql_is_refused_a
     let cluster = Cluster::shared();
     let address = cluster.address();
     create(&address);
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let store = open(&address);
     store.apply(&some(&*store), Durability::Durable).expect("applied");
     cluster.run(&format!("CREATE TABLE {schema}_kept AS SELECT * FROM {schema}.volume"));
@@ -581,7 +581,7 @@ fn nobody_waits_for_the_transaction_of_a_daemon_that_lost_its_lease() {
     stopped.put_blocks(batch.blocks.clone()).expect("put");
     // It sends what it has with the next ones.
     let more = Batch { blocks: Vec::new(), ..batch.clone() };
-    let schema = url.rsplit_once('=').expect("a schema").1;
+    let schema = address.schema();
     cluster.run(&format!("UPDATE {schema}.lease SET expires = now() - interval '1 second'"));
     let second = open(&address);
     let error = stopped.commit(&more).expect_err("its connections were ended");
@@ -629,8 +629,8 @@ fn a_schema_that_has_a_volume_or_other_tables_is_refused_in_those_words() {
     let cluster = Cluster::shared();
     for (is_volume, words) in [(true, "a volume is there already"), (false, "a table 'other' of something else")] {
         let url = cluster.url();
-        let (_, schema) = url.rsplit_once('=').expect("a schema");
         let address = Address::parse(&url).expect("an address");
+        let schema = address.schema();
         if is_volume {
             create(&address);
         } else {
@@ -652,7 +652,7 @@ fn errors_of_a_server_say_which_it_is_and_never_the_password() {
     let address = cluster.address();
     create(&address);
     let store = open(&address);
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     cluster.run(&format!("ALTER TABLE {schema}.xattr RENAME TO elsewhere"));
     let told = store.xattrs(Ino(1)).expect_err("the table is gone").to_string();
     let server = format!("PostgreSQL at {}:5432, database postgres: ", cluster.socket().display());
@@ -667,7 +667,7 @@ fn a_block_of_a_large_file_among_small_ones_is_found_by_its_number() {
     let cluster = Cluster::shared();
     let address = cluster.address();
     create(&address);
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let store = open(&address);
     store.apply(&some(&*store), Durability::Durable).expect("applied");
     let block = store.extents(Ino(2), 0..1).expect("readable")[0].1;

@@ -13,7 +13,7 @@ fn made() -> (Address, String) {
     let address = Cluster::shared().address();
     let volume = VolumeOptions { own_table_from: Some(0), ..options(BlockHome::Database) };
     postgres::create(&address, &volume, (0, 0), Timestamp(0)).expect("made");
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     (address, schema)
 }
 

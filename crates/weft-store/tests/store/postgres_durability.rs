@@ -31,7 +31,7 @@ impl Server {
         let server = Server::alone();
         let address = server.0.address();
         create(&address);
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         (server, schema, open(&address))
     }
 
@@ -125,8 +125,8 @@ fn settings_of_the_role_neither_break_a_volume_nor_weaken_it() {
         server.0.run(&format!("ALTER ROLE odd SET {name} = '{value}'"));
     }
     let url = server.0.url().replace("postgres://postgres@", "postgres://odd@");
-    let schema = url.rsplit_once('=').expect("a schema").1;
     let address = Address::parse(&url).expect("an address");
+    let schema = address.schema();
     create(&address);
     // The sessions of commits and of the intent log tell what they have.
     server.0.run(&format!(
@@ -197,7 +197,7 @@ fn a_server_whose_settings_may_lose_commits_is_refused_unless_the_address_trusts
 fn a_volume_of_which_a_crash_empties_a_table_is_refused() {
     let server = Server::alone();
     let address = server.0.address();
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     create(&address);
     server.0.run(&format!("ALTER TABLE {schema}.xattr SET UNLOGGED"));
     let error = postgres::open(&address, OpenOptions::default()).err().expect("refused");
@@ -346,7 +346,7 @@ fn a_pooler_that_changes_sessions_between_transactions_is_refused() {
 fn another_volume_that_gets_the_name_is_never_written_to() {
     let cluster = Cluster::shared();
     let address = cluster.address();
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     create(&address);
     let store = open(&address);
     let mut log = store.intents();

@@ -18,7 +18,7 @@ struct Pair {
 }
 
 fn schema(address: &Address) -> String {
-    address.to_string().rsplit_once('=').expect("a schema").1.to_owned()
+    address.schema().to_owned()
 }
 
 fn open(address: &Address, lease: Duration) -> Arc<PostgresStore> {

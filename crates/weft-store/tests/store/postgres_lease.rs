@@ -21,7 +21,7 @@ fn a_lease_that_is_gone_is_told_and_made_anew_above_all_its_holders() {
     for damage in ["DELETE FROM lease", "UPDATE lease SET epoch = -3", "UPDATE lease SET epoch = 9223372036854775807"] {
         let address = cluster.address();
         postgres::create(&address, &VolumeOptions::default(), (0, 0), Timestamp(0)).expect("created");
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         // Twice, as no trace is left of the epoch that was made first.
         let mut holders = Vec::new();
         for _ in 0..2 {

@@ -24,7 +24,7 @@ impl Roles {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let cluster = Cluster::shared();
         let url = cluster.url();
-        let schema = url.rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = Address::parse(&url).expect("an address").schema().to_owned();
         let roles = Roles { cluster, url, schema, number };
         let owner = roles.role("owner");
         roles.let_make_schemas(&owner);

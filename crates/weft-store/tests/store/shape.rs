@@ -153,7 +153,7 @@ fn so_is_one_in_postgresql() {
     let look =
         |repair| postgres::check(&address, CheckOptions { repair, read_data: true }, &mut |_| {}).expect("checked");
     assert!(is_clean(&look(Repair::No)));
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     for case in IN_POSTGRES {
         cluster.run(&format!("SET search_path TO {schema}; {}", case.statements));
         judge(case, &look, &read, &before);

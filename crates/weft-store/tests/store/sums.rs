@@ -244,7 +244,7 @@ fn rows_in_postgresql_that_no_commit_wrote_are_damage() {
     postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
     let open = || postgres::open(&address, OpenOptions::default());
     sample::fill(&*open().expect("opens"));
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let before = answers(&*open().expect("opens"));
     let cases = [
         ("fileatt", "nlink", "0", format!("ino = {SMALL}"), "/second name: its row is damaged"),
@@ -357,7 +357,7 @@ fn rows_that_are_gone_from_postgresql_are_told() {
         let open =
             || -> std::sync::Arc<dyn Store> { postgres::open(&address, OpenOptions::default()).expect("opened") };
         sample::fill(&*open());
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         let edit = |statement: &str| {
             cluster.run(&format!("SET search_path TO {schema}; {statement}"));
         };

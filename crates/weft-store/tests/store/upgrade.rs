@@ -200,7 +200,7 @@ fn load(tables: &str) -> (tempfile::TempDir, PathBuf) {
 fn load_into_postgres(tables: &str) -> (postgres::Address, String) {
     let cluster = Cluster::shared();
     let address = cluster.address();
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     let tables = tables.replace("old.", &format!("{schema}."));
     cluster.run(&tables.replace("CREATE SCHEMA old", &format!("CREATE SCHEMA {schema}")));
     (address, schema)

@@ -24,7 +24,7 @@ fn logged() -> (Address, String) {
     }
     assert_eq!(postgres::waiting(&address).expect("told"), Waiting::default(), "its daemon knows");
     drop((log, store));
-    let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+    let schema = address.schema().to_owned();
     (address, schema)
 }
 

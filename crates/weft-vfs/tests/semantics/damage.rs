@@ -308,7 +308,7 @@ impl InPostgres {
         postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("created");
         let there = There::fill(postgres::open(&address, OpenOptions::default()).expect("opened"));
         let client = cluster.client();
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         client.run(&format!("SET search_path TO {schema}"));
         for (table, _) in TABLES {
             client.run(&format!("CREATE TEMP TABLE kept_{table} AS SELECT * FROM {table}"));

@@ -29,7 +29,7 @@ impl Rows {
         let options =
             VolumeOptions { block_size: 4096, inline_max: 100, home: BlockHome::Database, ..VolumeOptions::default() };
         postgres::create(&address, &options, (0, 0), Timestamp(0)).expect("created");
-        let schema = address.to_string().rsplit_once('=').expect("a schema").1.to_owned();
+        let schema = address.schema().to_owned();
         Rows { cluster, address, schema }
     }
 

@@ -26,7 +26,7 @@ fn a_dump_of_a_mounted_volume_brings_it_back() {
     let digest = place.weft(&["digest", "m"]).well();
     place.weft(&["sync", "m"]).well();
     let mut dump = Command::new(server_program("pg_dump"));
-    dump.args(["-U", "postgres", "-n", schema(&url), "-h"]).arg(cluster.socket()).arg("postgres");
+    dump.args(["-U", "postgres", "-n", &schema(&url), "-h"]).arg(cluster.socket()).arg("postgres");
     assert!(dump.stdout(File::create(place.path("dump")).unwrap()).status().unwrap().success());
     place.umount();
     cluster.run(&format!("SET client_min_messages TO warning; DROP SCHEMA {} CASCADE", schema(&url)));
