@@ -1,6 +1,6 @@
 //! The control socket of a daemon of this program.
 
-use crate::named::{engine, server, volume};
+use crate::named::{server, volume};
 use crate::opened::Opened;
 use serde_json::Value;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ impl ControlSocket {
                 id: header.uuid,
                 volume: volume(&opened.location),
                 server: server(&opened.location),
-                engine: engine(&opened.location),
+                engine: opened.location.engine().name(),
                 place,
                 read_only: opened.read_only,
                 vfs: Arc::downgrade(&opened.vfs),

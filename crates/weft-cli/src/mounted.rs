@@ -126,10 +126,10 @@ pub fn no_mount(named: &Path) -> String {
 /// Returns the directory where the volume at `location` is mounted, as far as no other user than
 /// root could make that up.
 pub fn directory_of(location: &Location) -> Option<PathBuf> {
-    let source = match location {
-        Location::Files(path) => return Holder::of(&Layout::find(path).ok()?)?.mounted_at,
-        Location::Postgres(address) => PathBuf::from(address.to_string()),
-    };
+    if let Some(path) = location.path() {
+        return Holder::of(&Layout::find(path).ok()?)?.mounted_at;
+    }
+    let source = PathBuf::from(location.to_string());
     let user = rustix::process::geteuid().as_raw();
     let is_it = |mount: &Mount| mount.volume == source && (mount.owner.0 == 0 || mount.owner.0 == user);
     mounts().into_iter().rfind(is_it).map(|mount| mount.directory)

@@ -53,22 +53,11 @@ pub fn volume(location: &Location) -> String {
 
 /// The server and its database, if the volume at `location` lies in one.
 pub fn server(location: &Location) -> Option<String> {
-    match location {
-        Location::Files(_) => None,
-        Location::Postgres(address) => Some(address.server().to_owned()),
-    }
+    location.address().map(|address| address.server().to_owned())
 }
 
 fn path_of(path: &Path) -> String {
     shown::path(&path.canonicalize().unwrap_or_else(|_| path.into()))
-}
-
-/// The engine that keeps the volume at `location`.
-pub fn engine(location: &Location) -> &'static str {
-    match location {
-        Location::Files(_) => "sqlite",
-        Location::Postgres(_) => "postgres",
-    }
 }
 
 /// Returns `path` from the root of the system, without symbolic links or `..` on the way to its

@@ -12,7 +12,7 @@ pub fn tell(note: Option<String>) {
 /// Reports operations that wait in the intent log of the volume at `location`, and those that are
 /// lost; unless another process has the volume.
 pub fn tell_of_waiting(location: &Location) -> Waiting {
-    match location.waiting() {
+    match location.engine().waiting() {
         Ok(waiting) => {
             tell(waiting.note());
             tell(waiting.lost.clone());

@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use weft_links::LinkOptions;
-use weft_store::log::{IntentLog, OperationLog, given_up, needs_log};
-use weft_store::postgres::OpenOptions;
+use weft_store::log::{IntentLog, given_up, needs_log};
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner, replaceable};
-use weft_store::{Cookie, ErrorKind, Ino, Location, Store};
+use weft_store::{Cookie, ErrorKind, Ino, Location, OpenOptions, Store};
 use weft_vfs::{Options, SystemClock, Vfs};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
@@ -65,8 +64,10 @@ impl Opened {
         }
         // Looked for before: to close a file of an open volume would drop the locks that SQLite
         // has.
-        let note = if options.read_only { location.note(false) } else { None };
-        let volume = if options.read_only { location.open_to_read(hold) } else { location.open(hold) };
+        let engine = location.engine();
+        let note = if options.read_only { engine.note(false) } else { None };
+        let volume = if options.read_only { engine.open_to_read(hold) } else { engine.open(hold) };
+        drop(engine);
         let volume = volume.with_context(context)?;
         // Printed once, for any number of attempts.
         crate::notes::tell(note);
@@ -95,7 +96,7 @@ impl Opened {
             None => None,
         };
         let file = file.map(|file| file.with(loss));
-        let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
+        let log = volume.log.or(file.map(Into::into));
         let vfs = weft_links::open(volume.store.clone(), log, options, links, Arc::new(SystemClock));
         let vfs = vfs.with_context(context)?;
         refuse_unreadable_root(&*volume.store).with_context(context)?;

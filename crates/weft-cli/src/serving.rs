@@ -13,9 +13,8 @@ use std::time::Duration;
 use weft_links::{Exported, Keys, LinkOptions, LinkOwners};
 use weft_nfs::{Exports, LockOptions, Server, TlsFiles};
 use weft_store::log::Loss;
-use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::Layout;
-use weft_store::{DiskCacheOptions, Location};
+use weft_store::{DiskCacheOptions, Location, OpenOptions};
 use weft_transform::Bounds;
 use weft_vfs::{AtimePolicy, Options, Vfs};
 
@@ -90,9 +89,9 @@ impl Open {
             ("--patience", self.patience.is_some()),
             ("--disk-cache-size", self.disk_cache_size.is_some()),
         ];
-        match (location, given.iter().find(|(_, is_given)| *is_given)) {
+        match (location.path(), given.iter().find(|(_, is_given)| *is_given)) {
             // A volume that is not there is refused as such.
-            (Location::Files(path), Some((option, _))) if path.exists() => {
+            (Some(path), Some((option, _))) if path.exists() => {
                 usage(format!("{option} is for volumes in PostgreSQL; {location} lies in files: leave it out"))
             }
             _ => Ok(()),
@@ -116,7 +115,8 @@ impl Open {
     /// Logs that the disk cache's directory is missing, in case of a typing error: it is made then.
     pub fn say_if_cache_is_new(&self, volume: &Path) {
         let cache = self.disk_cache.as_ref().filter(|cache| !cache.exists());
-        if let (Some(cache), Ok(Location::Postgres(_))) = (cache, Location::parse(volume)) {
+        let is_remote = || Location::parse(volume).is_ok_and(|volume| volume.address().is_some());
+        if let Some(cache) = cache.filter(|_| is_remote()) {
             tracing::info!("{} was not there; it is made, for the disk cache", cache.display());
         }
     }

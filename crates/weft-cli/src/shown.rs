@@ -59,12 +59,10 @@ fn escaped(bytes: &[u8]) -> String {
 
 /// Returns a volume as a word of a command, which must not be taken for an option.
 pub fn location(location: &Location) -> String {
-    match location {
-        Location::Files(path) if path.as_os_str().as_bytes().starts_with(b"-") => {
-            word(Path::new(".").join(path).as_os_str())
-        }
-        Location::Files(path) => word(path.as_os_str()),
-        Location::Postgres(address) => word(OsStr::new(&address.to_string())),
+    match location.path() {
+        Some(path) if path.as_os_str().as_bytes().starts_with(b"-") => word(Path::new(".").join(path).as_os_str()),
+        Some(path) => word(path.as_os_str()),
+        None => word(OsStr::new(&location.to_string())),
     }
 }
 

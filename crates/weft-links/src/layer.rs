@@ -68,7 +68,7 @@ impl WithLinks for Vfs {
 /// Opens the volume in `store` with links, as [`Vfs::open_below`].
 pub fn open(
     store: Arc<dyn Store>,
-    log: Option<OperationLog>,
+    log: Option<Box<dyn OperationLog>>,
     options: Options,
     links: LinkOptions,
     clock: Arc<dyn Clock>,

@@ -8,8 +8,10 @@
 //! The format (tables, columns, invariants) is `docs/reference/format.md`.
 
 mod batch;
+mod copies;
 mod digests;
 mod disk_cache;
+mod engine;
 mod error;
 mod files;
 mod finding;
@@ -36,10 +38,11 @@ mod waiting;
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
 pub use digests::contradicts_digest;
 pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
+pub use engine::{Engine, OpenOptions, Opened};
 pub use error::{Error, ErrorKind, Result};
 pub use files::{parent_of, remove_below, rename_to_new};
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair};
-pub use location::{Location, Opened};
+pub use location::Location;
 pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use path_walk::PathWalk;

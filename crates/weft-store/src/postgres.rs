@@ -11,6 +11,7 @@ mod columns;
 mod connection;
 mod convert;
 mod digests;
+mod engine;
 mod identity;
 mod intents;
 mod lease;
@@ -48,7 +49,8 @@ pub fn seal(address: &Address) -> Result<()> {
     seal::seal(&mut open::connect(address)?)
 }
 
-pub use open::{FORMAT, OpenOptions, commits, create, header, open, remove, size};
+pub(crate) use engine::VolumeSchema;
+pub use open::{FORMAT, commits, create, header, open, remove, size};
 pub use upgrade::{downgrade, upgrade};
 pub use waiting::waiting;
 

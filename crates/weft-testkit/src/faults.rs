@@ -46,7 +46,7 @@ pub enum InDoubt {
 }
 
 /// Opens the log of the volume.
-type LogOf = Box<dyn Fn() -> OperationLog + Send + Sync>;
+type LogOf = Box<dyn Fn() -> Box<dyn OperationLog> + Send + Sync>;
 
 /// The calls that fail.
 #[derive(Clone, Copy, Debug)]
@@ -101,12 +101,12 @@ impl CrashStore {
     }
 
     /// The same, with operations logged where `log` says.
-    pub fn with_log(self, log: impl Fn() -> OperationLog + Send + Sync + 'static) -> CrashStore {
+    pub fn with_log(self, log: impl Fn() -> Box<dyn OperationLog> + Send + Sync + 'static) -> CrashStore {
         CrashStore { log: Some(Box::new(log)), ..self }
     }
 
     /// The log for a new mount, if it is not to be in a file.
-    pub fn log(&self) -> Option<OperationLog> {
+    pub fn log(&self) -> Option<Box<dyn OperationLog>> {
         self.log.as_ref().map(|log| log())
     }
 

@@ -9,7 +9,7 @@ use crate::rows::check_rows;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weft_store::log::{IntentLog, OperationLog};
+use weft_store::log::IntentLog;
 use weft_store::{BlockHome, ErrorKind as StoreErrorKind, VolumeOptions};
 use weft_vfs::{AtimePolicy, Caller, Ino, Kind, ManualClock, OpNo, Options, Vfs};
 
@@ -265,6 +265,6 @@ fn open(
         ..Options::default()
     };
     let log = means.log_bytes.map(|bytes| IntentLog::open(&log_path(directory), bytes)).transpose()?;
-    let log = store.log().or(log.map(OperationLog::from));
+    let log = store.log().or(log.map(Into::into));
     Vfs::open(store.clone(), log, options, clock.clone())
 }

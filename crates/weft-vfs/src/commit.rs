@@ -147,7 +147,7 @@ impl Vfs {
 
     /// Syncs what was written to the log. False if it may be lost. What was appended to its `half`
     /// may be, too, then.
-    fn sync_log(&self, log: &Mutex<Log>, sync: LogSync, begun: Begun, half: Option<u64>) -> bool {
+    fn sync_log(&self, log: &Mutex<Log>, sync: Box<dyn LogSync>, begun: Begun, half: Option<u64>) -> bool {
         let synced = sync.sync();
         let mut log = log.lock();
         log.syncs.end(begun);
@@ -171,7 +171,7 @@ impl Vfs {
 
     /// Appends all operations not yet in the log; tells the last one there, and what makes it
     /// durable if it is not yet. None if a commit must do instead.
-    fn append(&self, log: &mut Log, target: OpNo) -> Option<(OpNo, Option<LogSync>)> {
+    fn append(&self, log: &mut Log, target: OpNo) -> Option<(OpNo, Option<Box<dyn LogSync>>)> {
         let (first, last, unlogged) = {
             let mut state = self.state.lock();
             if state.durable >= target {
@@ -483,7 +483,7 @@ impl Vfs {
 }
 
 impl Log {
-    pub(crate) fn new(file: OperationLog) -> Log {
+    pub(crate) fn new(file: Box<dyn OperationLog>) -> Log {
         Log { file, retired: false, switches: 0, broken: None, is_begun: false, syncs: Syncs::default() }
     }
 

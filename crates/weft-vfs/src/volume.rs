@@ -97,7 +97,7 @@ pub(crate) struct Committer {
 
 /// The intent log.
 pub(crate) struct Log {
-    pub(crate) file: OperationLog,
+    pub(crate) file: Box<dyn OperationLog>,
     /// True if the other half still holds operations that no durable commit contains.
     pub(crate) retired: bool,
     /// Number of switches to the other half so far.

@@ -3,10 +3,8 @@
 
 use proptest::prelude::*;
 use std::sync::Arc;
-use weft_store::log::OperationLog;
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, check};
-use weft_store::{BlockHome, Timestamp, VolumeOptions};
+use weft_store::{BlockHome, OpenOptions, Timestamp, VolumeOptions, postgres};
 use weft_store::{CheckOptions, Finding, Outcome, Repair};
 use weft_testkit::{Break, Cluster, CrashStore, Driver, Means, Proxy, Step, operations};
 use weft_vfs::{Caller, Cookie, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
@@ -37,7 +35,7 @@ fn agree_in_postgres(steps: &[Step], volume: &VolumeOptions, means: Means) -> Re
     let logged = store.clone();
     let mut store = CrashStore::over(store);
     if means.log_bytes.is_some() {
-        store = store.with_log(move || OperationLog::Rows(logged.intents()));
+        store = store.with_log(move || logged.intents().into());
     }
     drive(steps, store, means)?;
     undamaged(|options| postgres::check(&address, options, &mut |_| {}))?;
@@ -65,7 +63,7 @@ fn agree_over_breaking_connections(
     postgres::create(&address, volume, (0, 0), Timestamp(0)).expect("created");
     let store = postgres::open(&address, OpenOptions::default()).expect("opened");
     let logged = store.clone();
-    let store = CrashStore::over(store).with_log(move || OperationLog::Rows(logged.intents()));
+    let store = CrashStore::over(store).with_log(move || logged.intents().into());
     let mut driver = Driver::over(store, Means::NO_LOG);
     let calm = steps.iter().filter(|step| !matches!(step, Step::Fail { .. }));
     for (i, step) in calm.chain(&[Step::Compare, Step::Remount]).enumerate() {

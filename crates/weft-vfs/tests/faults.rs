@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
-use weft_store::log::{IntentLog, OperationLog, Sync};
+use weft_store::log::{IntentLog, Sync};
 use weft_store::memory::MemoryStore;
 use weft_store::{
     Batch, CommitStore, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, RowStore, VolumeOptions,
@@ -25,7 +25,7 @@ fn options() -> Options {
 }
 
 fn open(store: &Arc<CrashStore>, log: Option<IntentLog>, options: Options) -> Arc<Vfs> {
-    let log = log.map(OperationLog::from);
+    let log = log.map(Into::into);
     Vfs::open(store.clone(), log, options, Arc::new(ManualClock::default())).expect("opens")
 }
 
@@ -125,7 +125,7 @@ fn what_a_log_may_have_lost_is_not_stood_on_until_a_commit_contains_it() {
     let mut log = IntentLog::open(&path, 1 << 20).expect("a log");
     // A pipe cannot be synced.
     let (_reader, pipe) = std::io::pipe().expect("a pipe");
-    log.keep(Sync::new(File::from(OwnedFd::from(pipe)), &path));
+    log.keep(Box::new(Sync::new(File::from(OwnedFd::from(pipe)), &path)));
     let vfs = open(&store, Some(log), options());
     store.set_faults(commits_fail(StoreErrorKind::Unavailable));
     let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 use weft_block::Block;
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::{
-    BlockHome, BlockStore, CheckOptions, Cookie, Maintenance, Repair, RowStore, Timestamp, VolumeOptions,
+    BlockHome, BlockStore, CheckOptions, Cookie, Maintenance, OpenOptions, Repair, RowStore, Timestamp, VolumeOptions,
+    postgres,
 };
 use weft_testkit::Cluster;
 use weft_vfs::{Caller, Ino, Kind, MakeNode, ManualClock, Options, Vfs};

@@ -32,14 +32,14 @@ pub fn run(arguments: &Check) -> Result<ExitCode> {
     };
     refuse_mount_point(&arguments.volume)?;
     let location = crate::mounted::unmounted(&arguments.volume)?;
-    crate::notes::tell(location.note(true).filter(|_| !arguments.repair));
+    crate::notes::tell(location.engine().note(true).filter(|_| !arguments.repair));
     // Before the check, which removes the files that SQLite leaves beside a database that is only
     // read.
-    let waiting = location.waiting().unwrap_or_default();
+    let waiting = location.engine().waiting().unwrap_or_default();
     // Before it, too: root's files in a user's volume cannot be opened with that user's rights.
     let permissions = permissions(&location, options.repair);
     let bar = steps();
-    let findings = location.check(options, &mut |progress| bar.show(progress));
+    let findings = location.engine().check(options, &mut |progress| bar.show(progress));
     drop(bar);
     if findings.is_err() {
         permissions.iter().for_each(|finding| errln!("weft: {}", shown::message(&filled(&finding.to_string()))));

@@ -92,7 +92,7 @@ fn write_anew(location: &Location, volume: &Path, new: &Path, home: BlockHome, j
 /// Names damage by path, which a conversion alone cannot do.
 fn tell_damage(location: &Location, error: &anyhow::Error, json: bool) -> Result<ExitCode> {
     let bar = steps();
-    let findings = location.scrub(&mut |progress| bar.show(progress));
+    let findings = location.engine().scrub(&mut |progress| bar.show(progress));
     drop(bar);
     tracing::error!("{}", crate::failure::one_line(error));
     let mut findings = findings.unwrap_or_default();

@@ -42,7 +42,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Refuses the name of a volume: the user means its content, not its files.
 pub(super) fn refuse_volume(path: &OsStr) -> Result<()> {
     let volume = Path::new(path);
-    let is_address = || matches!(Location::parse(volume), Ok(Location::Postgres(_))) && in_volume(path).is_none();
+    let is_address =
+        || Location::parse(volume).is_ok_and(|volume| volume.address().is_some()) && in_volume(path).is_none();
     if !weft_store::sqlite::is_volume(volume) && !is_address() {
         return Ok(());
     }

@@ -6,44 +6,27 @@ use crate::mounted::volume_named;
 use crate::size::show;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
-use weft_store::{BlockHome, Header, Location, Waiting, postgres, sqlite};
+use weft_store::{BlockHome, Header, Waiting, sqlite};
 
 /// Prints facts about a volume.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
     let location = volume_named(&arguments.volume)?;
-    crate::notes::tell(location.note(false));
-    let header = location.header().with_context(|| format!("cannot open volume {location}"))?;
+    let engine = location.engine();
+    crate::notes::tell(engine.note(false));
+    let header = engine.header().with_context(|| format!("cannot open volume {location}"))?;
     let waiting = crate::notes::tell_of_waiting(&location);
     let lost = location.path().and_then(|path| sqlite::lost_segment_files(path).ok()).unwrap_or_default();
     crate::notes::tell(lost.first().map(|first| {
         let more = if lost.len() > 1 { format!(", and {} more", lost.len() - 1) } else { String::new() };
         filled(&format!("{first}{more}; 'weft check VOLUME' names its files, and the way out"))
     }));
-    let on_disk = match &location {
-        Location::Files(path) => {
-            let (layout, _rights) = sqlite::Layout::enter(path)?;
-            Some(space_taken(&layout))
-        }
-        Location::Postgres(address) => postgres::size(address)?,
-    };
+    let on_disk = engine.size()?;
     if arguments.json {
         outln!("{:#}", as_json(&header, &waiting, on_disk, &lost));
     } else {
         print(&header, on_disk);
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns the bytes that the volume's files take on disk.
-fn space_taken(layout: &sqlite::Layout) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let mut files = vec![layout.database.clone(), layout.log.clone()];
-    if let Some(segments) = &layout.segments
-        && let Ok(entries) = std::fs::read_dir(segments)
-    {
-        files.extend(entries.flatten().map(|entry| entry.path()));
-    }
-    files.iter().filter_map(|file| file.metadata().ok()).map(|metadata| metadata.blocks() * 512).sum()
 }
 
 fn as_json(header: &Header, waiting: &Waiting, on_disk: Option<u64>, lost: &[String]) -> serde_json::Value {

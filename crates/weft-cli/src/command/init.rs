@@ -12,14 +12,15 @@ use weft_vfs::{Clock, SystemClock};
 /// Makes a volume.
 pub fn run(arguments: &Init) -> Result<ExitCode> {
     let location = Location::parse(&arguments.volume)?;
-    let home = match (&location, arguments.blocks) {
-        (Location::Files(_), blocks) => blocks.map_or(BlockHome::Segments, BlockHome::from),
-        (Location::Postgres(_), Some(Blocks::Segments)) => {
+    let in_files = location.path().is_some();
+    let home = match arguments.blocks {
+        blocks if in_files => blocks.map_or(BlockHome::Segments, BlockHome::from),
+        Some(Blocks::Segments) => {
             return usage("a volume in PostgreSQL has its blocks in the database, not in segments".into());
         }
-        (Location::Postgres(_), _) => BlockHome::Database,
+        _ => BlockHome::Database,
     };
-    if let (Location::Files(_), Some(_)) = (&location, arguments.layout.0) {
+    if in_files && arguments.layout.0.is_some() {
         return usage("only a volume in PostgreSQL has tables of files' own; leave --layout out".into());
     }
     let options = VolumeOptions {
@@ -38,7 +39,10 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         bail!("cannot make volume {location}: there is no directory {}; make it first", parent.display());
     }
     let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-    location.create(&options, owner, SystemClock.now()).with_context(|| format!("cannot make volume {location}"))?;
+    location
+        .engine()
+        .create(&options, owner, SystemClock.now())
+        .with_context(|| format!("cannot make volume {location}"))?;
     let name = shown::message(&location.to_string());
     outln!("made {name}; mount it with: weft mount {} DIRECTORY", shown::location(&location));
     Ok(ExitCode::SUCCESS)

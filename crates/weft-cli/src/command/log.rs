@@ -12,8 +12,9 @@ use weft_store::{CommitRow, Timestamp};
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
 pub fn run(arguments: &Log) -> Result<ExitCode> {
     let location = volume_named(&arguments.volume)?;
-    crate::notes::tell(location.note(false));
-    let commits = location.commits().with_context(|| format!("cannot read volume {location}"))?;
+    let engine = location.engine();
+    crate::notes::tell(engine.note(false));
+    let commits = engine.commits().with_context(|| format!("cannot read volume {location}"))?;
     crate::notes::tell_of_waiting(&location);
     let mut shown = commits.iter().rev().take(arguments.limit.unwrap_or(usize::MAX));
     if arguments.json {

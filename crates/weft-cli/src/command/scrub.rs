@@ -22,10 +22,10 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         false => directory_of(&volume),
     };
     mounted.as_deref().into_iter().for_each(commit);
-    crate::notes::tell(volume.note(false));
-    crate::notes::tell(volume.waiting().ok().and_then(|waiting| waiting.note()));
+    crate::notes::tell(volume.engine().note(false));
+    crate::notes::tell(volume.engine().waiting().ok().and_then(|waiting| waiting.note()));
     let bar = steps();
-    let findings = volume.scrub(&mut |progress| bar.show(progress));
+    let findings = volume.engine().scrub(&mut |progress| bar.show(progress));
     drop(bar);
     let mut findings = findings.with_context(|| format!("cannot scrub volume {volume}"))?;
     advise_on_segments(&mut findings, mounted.as_deref());

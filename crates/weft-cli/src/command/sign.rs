@@ -97,8 +97,10 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
         tree_digest(volume, false)?;
     }
     let volume = volume_at(volume);
-    let commits =
-        Location::parse(&volume)?.commits().with_context(|| format!("cannot read volume {}", volume.display()))?;
+    let commits = Location::parse(&volume)?
+        .engine()
+        .commits()
+        .with_context(|| format!("cannot read volume {}", volume.display()))?;
     let attestation = commits.last().and_then(Attestation::of);
     let attestation = attestation.with_context(|| {
         format!("volume {} keeps no digests, or has none as a part of it is damaged", volume.display())
@@ -185,7 +187,7 @@ fn compare(volume: &Path, read: bool, attestation: &Attestation) -> Result<()> {
     if tree_digest(volume, read)? == attestation.root {
         return Ok(());
     }
-    let commits = Location::parse(&volume_at(volume))?.commits()?;
+    let commits = Location::parse(&volume_at(volume))?.engine().commits()?;
     let known = commits.iter().find(|commit| commit.number.0 == attestation.number);
     let volume = volume.display();
     Err(Differs(match known {

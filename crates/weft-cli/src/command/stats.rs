@@ -38,7 +38,7 @@ pub fn run(arguments: &Stats) -> Result<ExitCode> {
 fn of(named: &Path) -> Result<Value> {
     let of_mount = match named.to_str() {
         Some(text) if text.parse::<SocketAddr>().is_ok() => None,
-        _ if matches!(Location::parse(named)?, Location::Postgres(_)) => None,
+        _ if Location::parse(named)?.address().is_some() => None,
         _ => Some(read(named)),
     };
     if let Some(Ok(stats)) = of_mount {

@@ -31,8 +31,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use weft_links::{Exported, LinkOptions};
+use weft_store::OpenOptions;
 use weft_store::parent_of;
-use weft_store::postgres::OpenOptions;
 use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Options, Vfs};
 
 /// Bytes copied at a time.

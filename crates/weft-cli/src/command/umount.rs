@@ -75,7 +75,9 @@ fn stop_computing(directory: &Path) {
 }
 
 fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
-    if let Ok(location @ Location::Postgres(_)) = Location::parse(&arguments.directory) {
+    if let Ok(location) = Location::parse(&arguments.directory)
+        && location.address().is_some()
+    {
         bail!("{}", crate::mounted::no_mount(Path::new(&location.to_string())));
     }
     let directory = std::path::absolute(&arguments.directory).context("cannot tell which directory is meant")?;
@@ -85,7 +87,8 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         // Its daemon was killed: nobody is left to commit anything, and nobody to wait for.
         let mounted = without_link(&directory);
         // The daemon of a volume in files waits for no other one.
-        let is_in_files = matches!(Location::parse(&crate::mounted::volume_at(&mounted)), Ok(Location::Files(_)));
+        let is_in_files =
+            Location::parse(&crate::mounted::volume_at(&mounted)).is_ok_and(|volume| volume.path().is_some());
         weft_fuse::unmount(&mounted, true)?;
         outln!("the daemon of {} had ended{}", directory.display(), after_its_end(is_in_files));
         return Ok(ExitCode::SUCCESS);

@@ -10,13 +10,13 @@ use weft_store::Upgraded;
 pub fn run(arguments: &Upgrade) -> Result<ExitCode> {
     let location = crate::mounted::unmounted(&arguments.volume)?;
     // Older formats, and newer ones, cannot be read.
-    if location.header().is_ok() {
+    if location.engine().header().is_ok() {
         outln!("{location} has the current format {} already; nothing was changed", weft_store::FORMAT);
         return Ok(ExitCode::SUCCESS);
     }
     let mode = if arguments.dry_run { weft_store::Upgrade::DryRun } else { weft_store::Upgrade::Now };
     let bar = steps();
-    let upgraded = location.upgrade(mode, &mut |progress| bar.show(progress));
+    let upgraded = location.engine().upgrade(mode, &mut |progress| bar.show(progress));
     drop(bar);
     let Upgraded { from, to, rows, bytes_needed } =
         upgraded.with_context(|| format!("cannot upgrade volume {location}"))?;

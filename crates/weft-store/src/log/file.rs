@@ -4,11 +4,11 @@ use super::judge::{Found, judge, missing, needs_log};
 use super::scan::{Head, Kind, sectors};
 use super::sector::{NUMBER_MAX, ROOM, SECTOR, Stamp, VolumeId};
 use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
-use super::{Record, epoch_without_log};
+use super::{LogSync, Record, epoch_without_log};
+use crate::copies;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::row::{CommitNo, OpNo};
-use crate::sqlite::set_file_aside;
 use crate::store::Header;
 use crate::user::{Rights, User};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -67,7 +67,7 @@ pub struct IntentLog {
     progress: Arc<Progress>,
     buffer: Vec<u8>,
     /// Not in use.
-    syncs: Vec<Sync>,
+    syncs: Vec<Box<dyn LogSync>>,
 }
 
 /// Positions that all descriptors of a log know.
@@ -91,9 +91,11 @@ impl Sync {
     pub fn new(file: File, path: &Path) -> Sync {
         Sync { file, path: path.into(), progress: Arc::default() }
     }
+}
 
+impl LogSync for Sync {
     /// Makes durable, when it returns without error, all that was appended before the call.
-    pub fn sync(&self) -> Result<()> {
+    fn sync(&self) -> Result<()> {
         let appended = self.progress.appended.load(Ordering::Acquire);
         let synced = self.file.sync_data();
         synced.map_err(|source| Error::Io { what: "cannot sync", path: self.path.clone(), source })?;
@@ -232,7 +234,7 @@ impl IntentLog {
     /// it. Gives the path of the copy.
     pub fn set_aside(&self) -> Result<Option<PathBuf>> {
         let _rights = self.rights()?;
-        if self.found.lost.is_some() { Ok(None) } else { set_file_aside(&self.path) }
+        if self.found.lost.is_some() { Ok(None) } else { copies::set_aside(&self.path) }
     }
 
     fn find(&mut self, header: &Header) -> Result<()> {
@@ -489,7 +491,7 @@ impl IntentLog {
 
     /// Returns a handle to sync by. It is to be given back with [`IntentLog::keep`], unless it
     /// failed.
-    pub fn syncer(&mut self) -> Result<Sync> {
+    pub fn syncer(&mut self) -> Result<Box<dyn LogSync>> {
         if let Some(sync) = self.syncs.pop() {
             return Ok(sync);
         }
@@ -499,11 +501,11 @@ impl IntentLog {
         if self.is_gone() {
             return Err(self.io("cannot sync", std::io::Error::other("another file lies in its place")));
         }
-        Ok(Sync { file, path: self.path.clone(), progress: self.progress.clone() })
+        Ok(Box::new(Sync { file, path: self.path.clone(), progress: self.progress.clone() }))
     }
 
     /// Keeps `sync` for later use.
-    pub fn keep(&mut self, sync: Sync) {
+    pub fn keep(&mut self, sync: Box<dyn LogSync>) {
         self.syncs.push(sync);
     }
 

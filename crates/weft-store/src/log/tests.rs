@@ -454,7 +454,7 @@ fn a_file_that_was_removed_or_replaced_is_noticed() {
     fs::write(place.path(), "another").expect("made");
     assert!(place.log.is_gone());
     assert!(place.log.syncer().is_err(), "it would sync the wrong file");
-    let mut log = OperationLog::from(place.log);
+    let mut log = Box::<dyn OperationLog>::from(place.log);
     assert_eq!(log.leave(EPOCH, false), Some(EPOCH + 1));
     assert!(!log.fits(1));
     assert_eq!(log.leave(EPOCH + 1, false), None);

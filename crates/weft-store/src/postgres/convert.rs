@@ -4,10 +4,11 @@
 use super::address::Address;
 use super::connection::{Call, Connection};
 use super::lease::in_transaction;
-use super::open::{OpenOptions, hold};
+use super::open::hold;
 use super::read::{self, int, unsigned};
 use super::rights::{self, Task};
 use super::{own, statements as sql};
+use crate::engine::OpenOptions;
 use crate::error::Result;
 use crate::finding::Progress;
 use crate::row::Ino;

@@ -4,6 +4,8 @@
 //! transaction, which checks the lease as commits do, and that the last commit and the record
 //! before are still there. A commit removes the records of the operations that it contains.
 
+mod in_rows;
+
 use super::PostgresStore;
 use super::connection::{Call, Connection, Parameter};
 use super::read::{get, int};

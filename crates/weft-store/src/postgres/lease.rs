@@ -5,9 +5,10 @@
 //! are the server's alone.
 
 use super::connection::{Call, Connection};
-use super::open::{Connector, OpenOptions};
+use super::open::Connector;
 use super::read::{get, unsigned};
 use super::statements as sql;
+use crate::engine::OpenOptions;
 use crate::error::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;

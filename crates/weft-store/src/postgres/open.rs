@@ -14,9 +14,9 @@ use super::transaction::Writer;
 use super::{settings, shape, tls, trust, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
-use crate::disk_cache::{DiskCache, DiskCacheOptions};
+use crate::disk_cache::DiskCache;
+use crate::engine::OpenOptions;
 use crate::error::{Error, Result};
-use crate::log::Loss;
 use crate::round_trips::Counts;
 use crate::row::{CommitNo, CommitRow, InodeRow, OpNo, Timestamp};
 use crate::store::{BlockHome, Header, VolumeOptions};
@@ -24,38 +24,10 @@ use crate::sums;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 use tokio_postgres::error::SqlState;
 
 /// Version of what lies in the database.
 pub const FORMAT: u32 = crate::FORMAT;
-
-/// Options for holding a volume.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// Time that the volume stays ours after the last sign of life.
-    pub lease: Duration,
-    /// Time to wait for another daemon to let go.
-    pub wait: Duration,
-    /// Time that operations wait for a server that has gone before they fail.
-    pub patience: Duration,
-    /// Cache of blocks on a local disk, if any.
-    pub disk_cache: Option<DiskCacheOptions>,
-    /// The action to take where synced operations are lost.
-    pub loss: Loss,
-    /// Words for the purpose of holding it, shown to others: "mounted at /mnt".
-    pub purpose: String,
-    /// Tells the user of a wait that takes long.
-    pub tell: fn(&str),
-}
-
-impl Default for OpenOptions {
-    fn default() -> OpenOptions {
-        let (lease, patience) = (Duration::from_secs(15), Duration::from_secs(60));
-        let (loss, purpose) = (Loss::Refuse, String::new());
-        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss, purpose, tell: |_| () }
-    }
-}
 
 /// Connects, as often as is needed.
 #[derive(Clone)]

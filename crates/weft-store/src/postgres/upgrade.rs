@@ -3,11 +3,12 @@
 
 use super::address::Address;
 use super::connection::Connection;
-use super::open::{self, OpenOptions, connect, hold_any};
+use super::open::{self, connect, hold_any};
 use super::read::{self, unsigned};
 use super::rights::{self, Task};
 use super::{FORMAT, lease, seal};
 use crate::digests::small;
+use crate::engine::OpenOptions;
 use crate::error::{Error, Result};
 use crate::finding::Progress;
 use crate::row::CommitNo;

@@ -1,13 +1,13 @@
 //! Losses with the write-ahead log of a volume, looked for before SQLite opens it: damage in it,
 //! which SQLite passes over, or commits between the database and it.
 
-use super::aside::sync_beside;
 use super::foreign::Alone;
 use super::gap::{self, Gap};
 use super::layout::{Layout, remove_file};
 use super::salvage;
 use super::torn::is_torn;
 use super::wal::{Found, PAGE_DEFAULT, Wal};
+use crate::copies::sync_beside;
 use crate::error::{Error, Result};
 
 /// The reasons that a mount does not go on from the write-ahead log by itself.

@@ -17,13 +17,14 @@ use super::read::unsigned;
 use super::readers::Readers;
 use super::renew::Database;
 use super::schema::{APPLICATION_ID, TABLES};
-use super::segments::{Segments, sync_directory};
+use super::segments::Segments;
 use super::shape;
 use super::unfinished::{self, APPLICATION_ID_AT};
 use super::upgrade::State;
 use super::{SqliteStore, read};
 use crate::FORMAT;
 use crate::batch::Counters;
+use crate::copies::{sync_beside, sync_directory};
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::files;
@@ -157,7 +158,7 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
         lock.map_err(io("cannot make", &layout.hold))?;
         sync_directory(&layout.volume)?;
     }
-    aside::sync_beside(&layout.volume)
+    sync_beside(&layout.volume)
 }
 
 /// A connection with a page cache of `cache_mib` MiB.

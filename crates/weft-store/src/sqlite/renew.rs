@@ -27,8 +27,8 @@
 //! again.
 
 use super::free_list;
-use super::segments::sync_directory;
 use super::wal::Wal;
+use crate::copies::sync_directory;
 use crate::error::{Error, Result};
 use crate::files;
 use rusqlite::Connection;

@@ -11,6 +11,7 @@ mod writer;
 
 use super::layout::Layout;
 use crate::batch::NewBlock;
+use crate::copies::sync_directory;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::row::Place;
@@ -440,11 +441,6 @@ fn segment_of(place: Place) -> (u32, u64) {
         Place::Segment { segment, offset } => (segment, offset),
         Place::Database | Place::File(_) | Place::Own(_) => unreachable!("appended blocks lie in segments"),
     }
-}
-
-pub(super) fn sync_directory(path: &Path) -> Result<()> {
-    let synced = File::open(path).and_then(|directory| directory.sync_all());
-    synced.map_err(|source| Error::Io { what: "cannot sync", path: path.into(), source })
 }
 
 #[cfg(test)]

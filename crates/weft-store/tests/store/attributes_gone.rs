@@ -4,9 +4,9 @@ use crate::check::{database, look, sample_volume};
 use crate::contract::{HOMES, options};
 use crate::convert::other;
 use crate::sample::{self, LARGE};
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, convert, open, salvage};
 use weft_store::*;
+use weft_store::{OpenOptions, postgres};
 use weft_testkit::Cluster;
 
 /// Makes a second attribute the file's ACL, if it has one, and gives it rights to be lost.

@@ -3,9 +3,10 @@
 use crate::contract::{HOMES, new_volume, options};
 use crate::sample::{self, CLONE, DIRECTORY, LARGE, SMALL, SUBDIRECTORY};
 use std::path::{Path, PathBuf};
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, check, open};
-use weft_store::{BlockHome, BlockStore, Cookie, Ino, Name, ReadMode, RowStore, Timestamp, VolumeOptions};
+use weft_store::{
+    BlockHome, BlockStore, Cookie, Ino, Name, OpenOptions, ReadMode, RowStore, Timestamp, VolumeOptions, postgres,
+};
 use weft_store::{CheckOptions, Finding, Outcome, Repair};
 use weft_testkit::Cluster;
 

@@ -5,9 +5,9 @@ use crate::generate::{Change, batch, changes};
 use proptest::prelude::*;
 use std::sync::Arc;
 use weft_store::memory::MemoryStore;
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, SqliteStore};
 use weft_store::*;
+use weft_store::{OpenOptions, postgres};
 use weft_testkit::Cluster;
 
 /// Options that put blocks at `home`.

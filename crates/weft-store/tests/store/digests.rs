@@ -5,9 +5,9 @@ use crate::contract::{new_volume, options};
 use crate::sample::{NAMES, SPARSE, fill_large, fill_short};
 use std::sync::Arc;
 use weft_block::Rope;
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, open};
 use weft_store::*;
+use weft_store::{OpenOptions, postgres};
 use weft_testkit::Cluster;
 
 /// A check reports any flipped bit of stored digests, and its place; after its repair all is as

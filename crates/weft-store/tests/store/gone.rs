@@ -8,9 +8,9 @@ use crate::sums::{Answers, answers, usual};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{convert, salvage};
 use weft_store::*;
+use weft_store::{OpenOptions, postgres};
 use weft_testkit::Cluster;
 
 /// Gives the values of the first column of a query.
@@ -25,13 +25,13 @@ struct Volume<'a> {
 
 impl Volume<'_> {
     fn open(&self) -> Arc<dyn Store> {
-        self.location.open(OpenOptions::default()).expect("opened").store
+        self.location.engine().open(OpenOptions::default()).expect("opened").store
     }
 
     /// Returns all findings but notes.
     fn check(&self, repair: Repair) -> Vec<Finding> {
         let options = CheckOptions { repair, read_data: false };
-        let findings = self.location.check(options, &mut |_| {}).expect("checked");
+        let findings = self.location.engine().check(options, &mut |_| {}).expect("checked");
         findings.into_iter().filter(|finding| finding.outcome != Outcome::Note).collect()
     }
 
@@ -40,7 +40,7 @@ impl Volume<'_> {
     }
 
     fn scrubbed(&self) -> Vec<String> {
-        self.location.scrub(&mut |_| {}).expect("scrubbed").iter().map(ToString::to_string).collect()
+        self.location.engine().scrub(&mut |_| {}).expect("scrubbed").iter().map(ToString::to_string).collect()
     }
 }
 
@@ -195,7 +195,7 @@ fn a_file_whose_row_is_gone_stays_damage_and_keeps_its_name_if_there_is_content(
 fn a_file_made_of_its_blocks_is_compared_with_the_hash_of_its_entry() {
     let about = |volume: &Volume<'_>, repair| {
         let options = CheckOptions { repair, read_data: false };
-        let findings = volume.location.check(options, &mut |_| {}).expect("checked");
+        let findings = volume.location.engine().check(options, &mut |_| {}).expect("checked");
         let about = |finding: &Finding| finding.what.contains("the hash of its entry");
         findings.iter().filter(|finding| about(finding)).map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -355,7 +355,7 @@ fn is_told_and_kept(volume: &Volume<'_>, before: &Answers, what: &str) {
 fn copies_are_told_or_whole(path: &Path, before: &Answers, what: &str) {
     let directory = tempfile::tempdir().expect("a directory");
     let (converted, salvaged) = (directory.path().join("converted"), directory.path().join("salvaged"));
-    let open = |path: &Path| Location::Files(path.into()).open(OpenOptions::default()).expect("opened").store;
+    let open = |path: &Path| Location::Files(path.into()).engine().open(OpenOptions::default()).expect("opened").store;
     let home = sqlite::header(path).expect("readable").options.home;
     match convert(path, &converted, other(home), &mut |_| {}) {
         Ok(()) => same(before, &answers(&*open(&converted)), what),

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use weft_store::OpenOptions;
 use weft_store::memory::MemoryStore;
-use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
+use weft_store::postgres::{self, Address, PostgresStore};
 use weft_store::*;
 use weft_testkit::{Break, Cluster, Proxy};
 

@@ -4,7 +4,8 @@ use crate::contract::options;
 use crate::generate::{Change, batch};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
+use weft_store::OpenOptions;
+use weft_store::postgres::{self, Address, PostgresStore};
 use weft_store::*;
 use weft_testkit::Cluster;
 

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
+use weft_store::OpenOptions;
+use weft_store::postgres::{self, Address, PostgresStore};
 use weft_store::*;
 use weft_testkit::{Cluster, Pooler};
 

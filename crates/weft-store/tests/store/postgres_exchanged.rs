@@ -6,7 +6,8 @@ use crate::contract::options;
 use crate::sample::{self, CLONE, DIRECTORY, LARGE, SMALL};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
+use weft_store::OpenOptions;
+use weft_store::postgres::{self, Address, PostgresStore};
 use weft_store::*;
 use weft_testkit::Cluster;
 

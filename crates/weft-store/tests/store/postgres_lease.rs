@@ -3,7 +3,8 @@
 use crate::compare::state;
 use crate::sample;
 use std::sync::Arc;
-use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
+use weft_store::OpenOptions;
+use weft_store::postgres::{self, Address, PostgresStore};
 use weft_store::*;
 use weft_testkit::Cluster;
 

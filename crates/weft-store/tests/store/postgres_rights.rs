@@ -6,7 +6,8 @@ use crate::generate::{Change, batch};
 use crate::sample;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
+use weft_store::OpenOptions;
+use weft_store::postgres::{self, Address, PostgresStore};
 use weft_store::*;
 use weft_testkit::Cluster;
 

@@ -3,7 +3,8 @@
 use crate::contract::options;
 use crate::postgres_rights::Roles;
 use crate::sample;
-use weft_store::postgres::{self, Address, OpenOptions};
+use weft_store::OpenOptions;
+use weft_store::postgres::{self, Address};
 use weft_store::*;
 
 /// A volume's schema, an administrator, who is a superuser, and one who would become that.

@@ -5,9 +5,9 @@ use crate::compare::{State, state};
 use crate::contract::{HOMES, options};
 use crate::sample;
 use std::path::Path;
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, open};
 use weft_store::*;
+use weft_store::{OpenOptions, postgres};
 use weft_testkit::Cluster;
 
 /// A change of a schema.

@@ -7,9 +7,9 @@ use crate::sample::{self, DIRECTORY, LARGE, SMALL, SUBDIRECTORY, SYMLINK};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{check, convert, open};
 use weft_store::*;
+use weft_store::{OpenOptions, postgres};
 use weft_testkit::Cluster;
 
 pub type Answers = BTreeMap<String, Result<String>>;

@@ -8,9 +8,9 @@ use crate::contract::{HOMES, options};
 use crate::sample::{self, SMALL};
 use std::fs;
 use std::path::{Path, PathBuf};
-use weft_store::postgres::{self, OpenOptions};
 use weft_store::sqlite::{self, downgrade, open, upgrade};
 use weft_store::*;
+use weft_store::{OpenOptions, postgres};
 use weft_testkit::Cluster;
 
 fn refusal<T>(result: Result<T>) -> (ErrorKind, String) {

@@ -3,7 +3,8 @@
 
 use crate::contract::options;
 use crate::generate::batch;
-use weft_store::postgres::{self, Address, OpenOptions};
+use weft_store::OpenOptions;
+use weft_store::postgres::{self, Address};
 use weft_store::*;
 use weft_testkit::Cluster;
 
@@ -41,7 +42,7 @@ fn operations_that_wait_are_told_and_are_no_damage() {
     let note = "4 operations wait in the intent log; a mount applies them".to_owned();
     assert_eq!(check(&address, Repair::No), [(Outcome::Note, note)]);
     let location = Location::Postgres(Box::new(address));
-    assert_eq!(location.scrub(&mut |_| {}).expect("scrubbed"), []);
+    assert_eq!(location.engine().scrub(&mut |_| {}).expect("scrubbed"), []);
 }
 
 #[test]
@@ -57,7 +58,7 @@ fn damaged_and_missing_rows_of_the_log_are_found_as_a_mount_finds_them() {
         Cluster::shared().run(&edit.replace("{}", &schema));
         let words = format!("the row of operation {op} in the table intents {how}");
         let location = Location::Postgres(Box::new(address.clone()));
-        let waiting = location.waiting().expect("told");
+        let waiting = location.engine().waiting().expect("told");
         assert_eq!(waiting.operations, left, "{edit}");
         assert!(waiting.lost.is_some_and(|lost| lost.starts_with(&words)), "{edit}");
         // No repair brings them back.
@@ -67,7 +68,7 @@ fn damaged_and_missing_rows_of_the_log_are_found_as_a_mount_finds_them() {
             assert_eq!(damage.len(), 1, "{edit}: {found:?}");
             assert!(damage[0].1.starts_with(&words) && damage[0].1.contains("--accept-loss"), "{edit}: {found:?}");
         }
-        let scrubbed = location.scrub(&mut |_| {}).expect("scrubbed");
+        let scrubbed = location.engine().scrub(&mut |_| {}).expect("scrubbed");
         assert!(scrubbed.len() == 1 && scrubbed[0].what.starts_with(&words), "{edit}: {scrubbed:?}");
     }
 }

@@ -17,7 +17,7 @@ use weft_tree::Result;
 /// A name that was written and is to be synced.
 struct Written {
     op: OpNo,
-    sync: LogSync,
+    sync: Box<dyn LogSync>,
     begun: Begun,
     half: Option<u64>,
 }

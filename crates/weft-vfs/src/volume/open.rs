@@ -35,7 +35,7 @@ impl Vfs {
     /// else as [`Vfs::open_below`].
     pub fn open(
         store: Arc<dyn Store>,
-        log: Option<OperationLog>,
+        log: Option<Box<dyn OperationLog>>,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {
@@ -48,7 +48,7 @@ impl Vfs {
     pub fn open_below(
         layer: Layer,
         store: Arc<dyn Store>,
-        log: Option<OperationLog>,
+        log: Option<Box<dyn OperationLog>>,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {
@@ -68,7 +68,7 @@ impl Vfs {
     pub(super) fn assemble(
         layer: Layer,
         store: Arc<dyn Store>,
-        log: Option<OperationLog>,
+        log: Option<Box<dyn OperationLog>>,
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {

@@ -223,7 +223,7 @@ pub(super) fn decoded(mut bytes: &[u8]) -> Result<Mutation<'_>> {
 impl Vfs {
     /// Looks, in memory alone, which operations that wait in `log` could not be applied to the
     /// volume in `store` by a mount. Nothing is written. Empty if it cannot be told without that.
-    pub fn rehearse(store: Arc<dyn Store>, log: Option<OperationLog>) -> Result<UnappliedList> {
+    pub fn rehearse(store: Arc<dyn Store>, log: Option<Box<dyn OperationLog>>) -> Result<UnappliedList> {
         // Enough for all that a log holds: nothing may have to be committed for want of room.
         let dirty_bytes_max = 1 << 40;
         let options = Options { read_only: true, background: false, dirty_bytes_max, ..Options::default() };

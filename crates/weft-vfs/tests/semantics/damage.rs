@@ -9,9 +9,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use weft_store::memory::MemoryStore;
-use weft_store::postgres::{self, Address, OpenOptions};
+use weft_store::postgres::{self, Address};
 use weft_store::{
-    Batch, BlockHome, CommitStore, Durability, InodeChange, InodeRow, RowStore, Store, Timestamp, VolumeOptions, sqlite,
+    Batch, BlockHome, CommitStore, Durability, InodeChange, InodeRow, OpenOptions, RowStore, Store, Timestamp,
+    VolumeOptions, sqlite,
 };
 use weft_testkit::{Client, Cluster};
 use weft_vfs::{Caller, Cookie, Error, ErrorKind, Ino, ManualClock, Options, SetXattr, Vfs};

@@ -4,9 +4,9 @@
 use crate::crashed::{Crashed, Named};
 use std::sync::Arc;
 use std::time::Duration;
-use weft_store::log::{Loss, OperationLog};
-use weft_store::postgres::{self, Address, OpenOptions, PostgresStore};
-use weft_store::{BlockHome, CheckOptions, Finding, Outcome, Repair, Timestamp, VolumeOptions};
+use weft_store::log::Loss;
+use weft_store::postgres::{self, Address, PostgresStore};
+use weft_store::{BlockHome, CheckOptions, Finding, OpenOptions, Outcome, Repair, Timestamp, VolumeOptions};
 use weft_testkit::Cluster;
 use weft_vfs::{ErrorKind, Ino, ManualClock, Options, UnappliedList, Vfs};
 
@@ -70,7 +70,7 @@ impl Rows {
 
     fn rehearsed(&self) -> UnappliedList {
         let store = postgres::open(&self.address, OpenOptions::default()).expect("opens");
-        let log = OperationLog::Rows(store.intents());
+        let log = store.intents().into();
         Vfs::rehearse(store, Some(log)).expect("tried")
     }
 }
@@ -84,7 +84,7 @@ impl Crashed for Rows {
         let lease = Duration::from_secs(3600);
         let options = OpenOptions { lease, loss, ..OpenOptions::default() };
         let store = postgres::open(&self.address, options).map_err(|error| error.to_string())?;
-        let log = Some(OperationLog::Rows(store.intents()));
+        let log = Some(store.intents().into());
         let options = Options { background: false, ..Options::default() };
         let clock = Arc::new(ManualClock::default());
         let vfs = Vfs::open(store.clone(), log, options, clock).map_err(|error| error.to_string())?;

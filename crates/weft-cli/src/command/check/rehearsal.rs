@@ -1,8 +1,7 @@
 //! Tries, in memory, the operations that a mount will apply from the intent log.
 
-use weft_store::log::{IntentLog, OperationLog};
-use weft_store::postgres::OpenOptions;
-use weft_store::{Finding, Location, Outcome, Waiting};
+use weft_store::log::IntentLog;
+use weft_store::{Finding, Location, OpenOptions, Outcome, Waiting};
 use weft_vfs::{ErrorKind, Unapplied, UnappliedList, Vfs};
 
 const ADVICE: &str = "a mount is refused until it is given up with --accept-loss, which applies the rest";
@@ -30,12 +29,12 @@ pub fn rehearse(location: &Location, waiting: &Waiting) -> Vec<Finding> {
 /// volume cannot be opened.
 pub fn unapplied(location: &Location) -> Option<weft_vfs::Result<UnappliedList>> {
     // The check of its rows reports why it cannot be opened.
-    let volume = location.open_to_read(OpenOptions::default()).ok()?;
+    let volume = location.engine().open_to_read(OpenOptions::default()).ok()?;
     let file = volume.layout.as_ref().and_then(|layout| {
         let _rights = layout.rights().ok()?;
         IntentLog::read(&layout.log).ok().flatten()
     });
-    let log = volume.intents.map(OperationLog::Rows).or(file.map(OperationLog::File));
+    let log = volume.log.or(file.map(Into::into));
     Some(Vfs::rehearse(volume.store, log))
 }
 

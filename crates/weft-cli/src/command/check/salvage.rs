@@ -13,10 +13,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use weft_store::Location;
 use weft_store::log::Loss;
-use weft_store::postgres::OpenOptions;
 use weft_store::sqlite::{Making, Missing, Salvaged};
+use weft_store::{Location, OpenOptions};
 use weft_vfs::{Options, Unapplied};
 
 /// Copies the readable parts of a broken volume to a new one. Exit code 1 if something is missing.

@@ -1,0 +1,60 @@
+//! The engine of volumes in PostgreSQL.
+
+use super::address::Address;
+use super::{check, open, upgrade, waiting};
+use crate::engine::{Engine, OpenOptions, Opened};
+use crate::error::Result;
+use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
+use crate::row::{CommitRow, Timestamp};
+use crate::store::{Header, VolumeOptions};
+use crate::upgrade::{Upgrade, Upgraded};
+use crate::waiting::Waiting;
+
+/// The volume in the schema of an address.
+pub(crate) struct VolumeSchema<'a>(pub(crate) &'a Address);
+
+impl Engine for VolumeSchema<'_> {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn create(&self, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
+        open::create(self.0, options, owner, time)
+    }
+
+    fn open(&self, options: OpenOptions) -> Result<Opened> {
+        let store = open::open(self.0, options)?;
+        let log = Some(Box::new(store.intents()) as _);
+        Ok(Opened { store, layout: None, log, set_aside: Vec::new(), given_up: Vec::new() })
+    }
+
+    fn header(&self) -> Result<Header> {
+        open::header(self.0)
+    }
+
+    fn commits(&self) -> Result<Vec<CommitRow>> {
+        open::commits(self.0)
+    }
+
+    fn waiting(&self) -> Result<Waiting> {
+        waiting::waiting(self.0)
+    }
+
+    fn check(&self, options: CheckOptions, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+        check::check(self.0, options, progress)
+    }
+
+    fn scrub(&self, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
+        let options = CheckOptions { repair: Repair::No, read_data: true };
+        let damaged = |finding: &Finding| finding.outcome == Outcome::Damaged;
+        Ok(self.check(options, progress)?.into_iter().filter(damaged).collect())
+    }
+
+    fn upgrade(&self, mode: Upgrade, progress: &mut dyn FnMut(Progress)) -> Result<Upgraded> {
+        upgrade::upgrade(self.0, mode, progress)
+    }
+
+    fn size(&self) -> Result<Option<u64>> {
+        open::size(self.0)
+    }
+}
