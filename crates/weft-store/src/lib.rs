@@ -24,6 +24,7 @@ mod name;
 mod overlay;
 mod path_walk;
 pub mod postgres;
+mod references;
 mod round_trips;
 mod row;
 mod shape;

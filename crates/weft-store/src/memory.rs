@@ -78,6 +78,12 @@ impl MemoryStore {
         *self.rows.write() = rows;
     }
 
+    /// Returns the numbers of references to blocks.
+    #[cfg(test)]
+    pub(crate) fn references(&self) -> BTreeMap<BlockId, i64> {
+        self.rows.read().blocks.iter().map(|(id, (.., refs))| (*id, *refs)).collect()
+    }
+
     /// Returns the number of stored blocks.
     pub fn block_count(&self) -> usize {
         self.rows.read().blocks.len()

@@ -8,9 +8,10 @@ use super::statements as sql;
 use crate::batch::{Batch, NameChange, XattrChange};
 use crate::error::Result;
 use crate::overlay::Changes;
+use crate::references::References;
 use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::sums;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use tokio_postgres::Row;
 use weft_block::Rope;
@@ -47,9 +48,6 @@ impl BlockRow {
         sums::owned_block(owner, &BlockRef { id, length, base, value, place: Place::File(owner) }, refs)
     }
 }
-
-/// Changes of the references to blocks.
-pub(super) type References = BTreeMap<Home, i64>;
 
 fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Parameter
 where
@@ -208,8 +206,10 @@ pub(super) struct Extents<'a> {
     /// All extents in these ranges go, beside those of files that are removed.
     pub(super) removed: &'a [(Ino, Range<u64>)],
     pub(super) put: &'a [(Ino, u64, Home)],
-    /// References to blocks that this commit does not write.
-    pub(super) references: &'a References,
+    /// References to blocks that are there before the rows.
+    pub(super) references: &'a References<Home>,
+    /// Blocks among these that nothing names any more.
+    pub(super) dead: &'a BTreeSet<Home>,
 }
 
 impl Extents<'_> {
@@ -220,12 +220,11 @@ impl Extents<'_> {
             out.add(Call::new(sql::REMOVE_EXTENTS, parameters), ROW_BYTES)?;
         }
         out.add_rows(self.put, none, |put| put_extents(put, batch.commit))?;
-        let changed = |is_more: bool| -> Vec<_> {
-            self.references.iter().filter(|(_, change)| **change != 0 && (**change > 0) == is_more).collect()
-        };
-        out.add_rows(&changed(true), none, change_references)?;
-        let fewer = changed(false);
-        out.add_rows(&fewer, none, |fewer| Call::new(sql::REMOVE_BLOCKS, references(fewer)))?;
+        let (dead, living): (Vec<_>, Vec<_>) =
+            self.references.changed().partition(|(home, _)| self.dead.contains(home));
+        let (more, fewer): (Vec<_>, Vec<_>) = living.into_iter().partition(|(_, change)| *change > 0);
+        out.add_rows(&more, none, change_references)?;
+        out.add_rows(&dead, none, |dead| Call::new(sql::REMOVE_BLOCKS, references(dead)))?;
         out.add_rows(&fewer, none, change_references)
     }
 }
@@ -247,17 +246,17 @@ fn put_extents(put: &[(Ino, u64, Home)], commit: CommitNo) -> Call {
     Call::new(sql::PUT_EXTENTS, columns)
 }
 
-fn references(changed: &[(&Home, &i64)]) -> Vec<Parameter> {
+fn references(changed: &[(Home, i64)]) -> Vec<Parameter> {
     vec![
         column(changed, |((owner, _), _)| int(owner.0)),
         column(changed, |((_, id), _)| int(id.0)),
-        column(changed, |(_, change)| **change),
+        column(changed, |(_, change)| *change),
     ]
 }
 
-fn change_references(changed: &[(&Home, &i64)]) -> Call {
+fn change_references(changed: &[(Home, i64)]) -> Call {
     let mut columns = references(changed);
-    columns.push(column(changed, |(_, change)| sums::references(**change)));
+    columns.push(column(changed, |(_, change)| sums::references(*change)));
     Call::new(sql::CHANGE_REFS, columns)
 }
 

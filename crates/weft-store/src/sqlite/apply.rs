@@ -7,7 +7,7 @@ use super::Settled;
 use super::behind::{notice, tail_of};
 use super::connection::{Access, AtClose, at_close};
 use super::digests::Rows;
-use super::extents::{Freed, References, Stored, split};
+use super::extents::{self, Freed, Stored};
 use super::proof::is_any_behind;
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
@@ -20,6 +20,7 @@ use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Behind, Loss};
+use crate::references::{ExtentPlan, References};
 use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, Header};
 use crate::sums;
@@ -291,39 +292,32 @@ impl Writer {
     pub(super) fn write_rows(&self, new: &NewRows<'_>) -> Result<FreedSpace> {
         let NewRows { batch, blocks, tail, wait } = *new;
         let connection = &self.connection;
+        // A damaged volume may have extents of inodes that are new by its counters.
+        let plan = ExtentPlan::of(batch, Ino(u64::MAX), |block| Ok(block.id))?;
         let mut references = References::default();
-        let (clears, puts) = split(&batch.extents);
-        for (ino, range) in &clears {
-            references.clear(connection, *ino, range)?;
-        }
-        references.put(connection, batch.commit, &puts)?;
-        references.insert(connection, blocks)?;
+        extents::replace(connection, batch.commit, &plan, &mut references)?;
+        extents::insert(connection, blocks, &mut references)?;
         let rows = Rows { connection, segments: self.segments.as_deref(), wait, elsewhere: None };
         let mut digests = self.digester.as_ref().map(|digester| digester.begin(&rows, self.block_size));
         if let Some(digests) = &mut digests {
-            clears.into_iter().for_each(|(ino, range)| digests.clear(ino, range));
-            puts.iter().for_each(|(ino, index, _)| digests.put(*ino, *index));
+            plan.cleared.into_iter().for_each(|(ino, range)| digests.clear(ino, range));
+            plan.put.iter().for_each(|(ino, index, _)| digests.put(*ino, *index));
             let alone = blocks.iter().filter_map(|stored| Some((stored.block.id, stored.alone?)));
             alone.for_each(|(block, digest)| digests.alone(block, digest));
         }
-        self.write_inodes(batch, &mut references, digests.as_mut())?;
+        self.write_inodes(batch, digests.as_mut())?;
         self.write_names(batch, digests.as_mut())?;
         if let Some(digests) = digests {
             digests.finish()?;
         }
         self.write_xattrs(batch)?;
-        let freed = references.settle(connection)?;
+        let freed = extents::settle(connection, &references)?;
         let freed = self.write_segments(blocks, &freed, tail)?;
         self.write_counters(batch)?;
         Ok(freed)
     }
 
-    fn write_inodes(
-        &self,
-        batch: &Batch,
-        references: &mut References,
-        mut digests: Option<&mut CommitDigests<'_>>,
-    ) -> Result<()> {
+    fn write_inodes(&self, batch: &Batch, mut digests: Option<&mut CommitDigests<'_>>) -> Result<()> {
         let connection = &self.connection;
         let mut puts = Vec::new();
         for change in &batch.inodes {
@@ -337,7 +331,6 @@ impl Writer {
                         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
                         statement.execute((sql(ino.0),)).map_err(failed)?;
                     }
-                    references.clear(connection, *ino, &(0..u64::MAX))?;
                 }
             }
         }

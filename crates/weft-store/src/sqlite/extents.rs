@@ -1,21 +1,16 @@
-//! Changes of extents within a commit, and the reference counts that follow from them.
+//! Changes of extents within a commit, and the numbers of references that follow from them, as
+//! [`crate::references`] plans them.
 
 use super::read::{sql, unsigned};
 use super::segments::taken;
-use crate::batch::ExtentChange;
 use crate::error::{Error, Result};
+use crate::references::{BlockState, ExtentPlan, Fate, References};
 use crate::row::{BlockId, BlockRef, CommitNo, Ino, Place};
 use crate::sums;
-use rusqlite::Connection;
-use std::collections::{BTreeMap, HashMap};
+use rusqlite::{Connection, OptionalExtension};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_digest::{Digest, Parts};
-
-/// Changes of reference counts in one commit.
-#[derive(Default)]
-pub(super) struct References {
-    changes: HashMap<BlockId, i64>,
-}
 
 /// A block of the commit.
 pub(super) struct Stored {
@@ -32,105 +27,91 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot change extents", source }
 }
 
-impl References {
-    /// Deletes the extents of `ino` in `range`.
-    pub(super) fn clear(&mut self, connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<()> {
-        let statement = "DELETE FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3 \
-                         RETURNING block, sum IS weft_sum('extents', ino, idx, block, since)";
-        let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-        let parameters = (sql(ino.0), sql(range.start), sql(range.end));
-        let mut rows = statement.query(parameters).map_err(failed)?;
-        while let Some(row) = rows.next().map_err(failed)? {
-            // A damaged row may name a block that others need.
-            if row.get(1).map_err(failed)? {
-                *self.changes.entry(BlockId(unsigned(row, 0).map_err(failed)?)).or_insert(0) -= 1;
-            }
-        }
-        Ok(())
+/// Replaces extents as `plan` says, in `commit`; counts what blocks lose and gain by it.
+pub(super) fn replace(
+    connection: &Connection,
+    commit: CommitNo,
+    plan: &ExtentPlan<BlockId>,
+    references: &mut References<BlockId>,
+) -> Result<()> {
+    plan.replaced.iter().try_for_each(|(ino, range)| clear(connection, *ino, range, references))?;
+    plan.removed.iter().try_for_each(|ino| clear(connection, *ino, &(0..u64::MAX), references))?;
+    let statement = "INSERT INTO extents (ino, idx, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    for (ino, index, block) in &plan.put {
+        let sum = sums::extent(*ino, *index, block.0, commit);
+        statement.execute((sql(ino.0), sql(*index), sql(block.0), sql(commit.0), sum)).map_err(failed)?;
+        references.gain(*block);
     }
+    Ok(())
+}
 
-    /// Puts `extents`, sorted by inode and index.
-    pub(super) fn put(
-        &mut self,
-        connection: &Connection,
-        commit: CommitNo,
-        extents: &[(Ino, u64, BlockId)],
-    ) -> Result<()> {
-        let mut from = 0;
-        while from < extents.len() {
-            let (ino, start, _) = extents[from];
-            let run = extents[from..].iter().zip(start..).take_while(|((i, index, _), at)| *i == ino && index == at);
-            let run = run.count();
-            self.clear(connection, ino, &(start..start + run as u64))?;
-            from += run;
+/// Deletes the extents of `ino` in `range`.
+fn clear(connection: &Connection, ino: Ino, range: &Range<u64>, references: &mut References<BlockId>) -> Result<()> {
+    let statement = "DELETE FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3 \
+                     RETURNING block, sum IS weft_sum('extents', ino, idx, block, since)";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    let parameters = (sql(ino.0), sql(range.start), sql(range.end));
+    let mut rows = statement.query(parameters).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        if row.get(1).map_err(failed)? {
+            references.lose(BlockId(unsigned(row, 0).map_err(failed)?));
         }
-        let statement = "INSERT INTO extents (ino, idx, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5)";
-        let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-        for (ino, index, block) in extents {
-            let sum = sums::extent(*ino, *index, block.0, commit);
-            statement.execute((sql(ino.0), sql(*index), sql(block.0), sql(commit.0), sum)).map_err(failed)?;
-            *self.changes.entry(*block).or_insert(0) += 1;
-        }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Inserts the new `blocks` with the references they got.
-    pub(super) fn insert(&mut self, connection: &Connection, blocks: &[Stored]) -> Result<()> {
-        for Stored { block, parts, .. } in blocks {
-            let refs = self.changes.remove(&block.id).unwrap_or(0);
-            if refs <= 0 {
-                return Err(Error::Bug(format!("no extent names new block {}", block.id.0)));
-            }
-            put_block(connection, block, refs, parts)?;
-        }
-        Ok(())
+/// Inserts the new `blocks` with the references they got.
+pub(super) fn insert(connection: &Connection, blocks: &[Stored], references: &mut References<BlockId>) -> Result<()> {
+    for Stored { block, parts, .. } in blocks {
+        put_block(connection, block, references.take_new(block.id, block.id)?, parts)?;
     }
+    Ok(())
+}
 
-    /// Applies the changes of counts of older blocks, deletes those nobody names any more, and
-    /// tells what space in segments they leave.
-    pub(super) fn settle(self, connection: &Connection) -> Result<Freed> {
-        let statement = "UPDATE blocks SET refs = refs + ?2, sum = ((sum & 4611686018427387903) + ?3) & 4611686018427387903 WHERE id = ?1 \
-                         RETURNING refs, length, segment, position, \
-                         sum IS weft_sum('blocks', id, length, base, value, segment, position, refs)";
-        let mut update = connection.prepare_cached(statement).map_err(failed)?;
-        let mut delete = connection.prepare_cached("DELETE FROM blocks WHERE id = ?1").map_err(failed)?;
-        let mut delete_bytes = connection.prepare_cached("DELETE FROM block_bytes WHERE id = ?1").map_err(failed)?;
-        let mut changes: Vec<_> = self.changes.into_iter().filter(|(_, change)| *change != 0).collect();
-        changes.sort_unstable();
-        let mut freed = Freed::new();
-        for (id, change) in changes {
-            let read = |row: &rusqlite::Row<'_>| {
-                if !row.get::<_, bool>(4)? {
-                    return Ok(None);
-                }
-                let segment = row.get::<_, Option<u32>>(2)?;
-                let offset = if segment.is_some() { unsigned(row, 3)? } else { 0 };
-                Ok(Some((row.get::<_, i64>(0)?, unsigned(row, 1)?, segment, offset)))
-            };
-            let parameters = (sql(id.0), change, sums::references(change));
-            let (refs, length, segment, offset) = match update.query_row(parameters, read) {
-                Ok(Some(row)) => row,
-                // How many name it, and where it lies, is not known: it stays, as damaged as it
-                // was.
-                Ok(None) => continue,
-                // A damaged volume. Deleting the file that named it must still be possible.
-                Err(rusqlite::Error::QueryReturnedNoRows) if change < 0 => continue,
-                Err(rusqlite::Error::QueryReturnedNoRows) => {
-                    return Err(Error::Corrupt(format!("block {} has no row", id.0)));
-                }
-                Err(error) => return Err(failed(error)),
-            };
-            if refs > 0 {
-                continue;
-            }
-            delete.execute((sql(id.0),)).map_err(failed)?;
-            match segment {
-                Some(segment) => drop(freed.insert((segment, offset), taken(length))),
-                None => drop(delete_bytes.execute((sql(id.0),)).map_err(failed)?),
-            }
+/// Applies the changes of counts of older blocks, deletes those nobody names any more, and tells
+/// what space in segments they leave.
+pub(super) fn settle(connection: &Connection, references: &References<BlockId>) -> Result<Freed> {
+    let mut delete = connection.prepare_cached("DELETE FROM blocks WHERE id = ?1").map_err(failed)?;
+    let mut delete_bytes = connection.prepare_cached("DELETE FROM block_bytes WHERE id = ?1").map_err(failed)?;
+    let mut freed = Freed::new();
+    for (id, change) in references.changed() {
+        let (row, space) = change_count(connection, id, change)?;
+        if row.fate(id, change)? == Fate::Lives {
+            continue;
         }
-        Ok(merged(freed))
+        delete.execute((sql(id.0),)).map_err(failed)?;
+        match space {
+            Some((place, length)) => drop(freed.insert(place, taken(length))),
+            None => drop(delete_bytes.execute((sql(id.0),)).map_err(failed)?),
+        }
     }
+    Ok(merged(freed))
+}
+
+/// Segment and offset of a block, and its length.
+type Space = ((u32, u64), u64);
+
+/// Changes the number of references in the row of block `id`. Returns the state of that row, and
+/// the space of the block if it lies in a segment. Damage stays what it was: the sum changes with
+/// the number.
+fn change_count(connection: &Connection, id: BlockId, change: i64) -> Result<(BlockState, Option<Space>)> {
+    let statement = "UPDATE blocks SET refs = refs + ?2, sum = ((sum & 4611686018427387903) + ?3) & 4611686018427387903 WHERE id = ?1 \
+                     RETURNING refs, length, segment, position, \
+                     sum IS weft_sum('blocks', id, length, base, value, segment, position, refs)";
+    let mut update = connection.prepare_cached(statement).map_err(failed)?;
+    let read = |row: &rusqlite::Row<'_>| {
+        if !row.get::<_, bool>(4)? {
+            return Ok((BlockState::Damaged, None));
+        }
+        let space = match row.get::<_, Option<u32>>(2)? {
+            Some(segment) => Some(((segment, unsigned(row, 3)?), unsigned(row, 1)?)),
+            None => None,
+        };
+        Ok((BlockState::Whole { left: row.get(0)? }, space))
+    };
+    let found = update.query_row((sql(id.0), change, sums::references(change)), read).optional();
+    Ok(found.map_err(failed)?.unwrap_or((BlockState::Missing, None)))
 }
 
 /// Inserts the row of a block that `refs` extents name.
@@ -162,18 +143,4 @@ fn merged(freed: Freed) -> Freed {
     }
     joined.extend(last);
     joined
-}
-
-/// The clears of a batch, and its puts sorted by inode and index.
-#[expect(clippy::type_complexity, reason = "two lists used once")]
-pub(super) fn split(changes: &[ExtentChange]) -> (Vec<(Ino, Range<u64>)>, Vec<(Ino, u64, BlockId)>) {
-    let (mut clears, mut puts) = (Vec::new(), Vec::new());
-    for change in changes {
-        match change {
-            ExtentChange::Clear { ino, range } => clears.push((*ino, range.clone())),
-            ExtentChange::Put { ino, index, block } => puts.push((*ino, *index, block.id)),
-        }
-    }
-    puts.sort_unstable();
-    (clears, puts)
 }

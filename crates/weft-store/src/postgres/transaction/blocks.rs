@@ -6,11 +6,12 @@
 
 use super::{New, PostgresTransaction, WHAT};
 use crate::batch::NewBlock;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::postgres::connection::Call;
 use crate::postgres::own;
 use crate::postgres::sending::{Back, Sending, Table};
-use crate::postgres::write::{BlockRow, References};
+use crate::postgres::write::{BlockRow, Home};
+use crate::references::References;
 use crate::row::{BlockRef, Place};
 use std::collections::BTreeMap;
 
@@ -118,21 +119,19 @@ impl PostgresTransaction<'_> {
     }
 
     /// The rows of new blocks that are not there yet; takes the kept blocks.
-    pub(super) fn new_rows(&mut self, references: &mut References) -> Result<Vec<BlockRow>> {
+    pub(super) fn new_rows(&mut self, references: &mut References<Home>) -> Result<Vec<BlockRow>> {
         let mut rows = Vec::new();
         for (id, new) in &self.new {
             let home = (new.owner, *id);
-            let refs =
-                references.get_mut(&home).ok_or_else(|| Error::Bug(format!("no extent names new block {}", id.0)))?;
+            let refs = references.take_new(home, *id)?;
             let kept = self.kept.get(id);
             if new.table == Table::Common && kept.is_none() {
                 // It was sent with one.
-                *refs -= 1;
+                references.add(home, refs - 1);
                 continue;
             }
             let bytes = kept.filter(|_| new.table == Table::Common).map(|kept| kept.bytes.clone());
-            rows.push(BlockRow { home, refs: *refs, length: new.length, base: new.base, value: new.value, bytes });
-            references.remove(&home);
+            rows.push(BlockRow { home, refs, length: new.length, base: new.base, value: new.value, bytes });
         }
         Ok(rows)
     }

@@ -3,7 +3,7 @@
 //! It knows which blocks lose their last reference (`references`), not why.
 
 use super::blocks::own_blocks;
-use super::references::Counted;
+use super::references::Plan;
 use super::{PostgresTransaction, WHAT};
 use crate::batch::NewBlock;
 use crate::error::Result;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl PostgresTransaction<'_> {
     /// Returns the calls that put blocks into files' own tables and remove them, and the owners
     /// whose tables have nothing left.
-    pub(super) fn own_tables(&mut self, counted: &Counted) -> Result<(Vec<Call>, BTreeSet<Ino>)> {
+    pub(super) fn own_tables(&mut self, plan: &Plan) -> Result<(Vec<Call>, BTreeSet<Ino>)> {
         let mut little = BTreeMap::<Table, Vec<NewBlock>>::new();
         for (id, kept) in &self.kept {
             if let table @ Table::Own(_) = self.new[id].table {
@@ -28,10 +28,8 @@ impl PostgresTransaction<'_> {
         let mut calls = self.make_tables();
         calls.extend(little.iter().map(own_blocks));
         let mut dead = BTreeMap::<Ino, Vec<BlockId>>::new();
-        for (home, refs) in &counted.own {
-            if refs + counted.references.get(home).unwrap_or(&0) <= 0 {
-                dead.entry(home.0).or_default().push(home.1);
-            }
+        for (owner, id) in &plan.dead_in_own {
+            dead.entry(*owner).or_default().push(*id);
         }
         // Those that get new blocks stay.
         let losing = dead.iter().filter(|(owner, _)| !self.touched.contains(owner));

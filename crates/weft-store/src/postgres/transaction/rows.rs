@@ -4,20 +4,19 @@
 //! blocks first, the row of the commit last, behind the lease.
 
 use super::digests::Digested;
-use super::references::Counted;
+use super::references::Plan;
 use super::{PostgresTransaction, WHAT};
-use crate::batch::{Batch, ExtentChange};
+use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::overlay::Changes;
 use crate::postgres::connection::Call;
 use crate::postgres::digests::Known;
 use crate::postgres::read::int;
 use crate::postgres::statements as sql;
-use crate::postgres::write::{self, BlockRow, Extents, Home, Outgoing, References};
+use crate::postgres::write::{self, BlockRow, Extents, Outgoing};
 use crate::postgres::{intents, settings};
 use crate::row::{CommitRow, Ino};
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_digest::Digest;
 
@@ -32,14 +31,6 @@ pub(super) struct Committed {
     pub(super) empty: BTreeSet<Ino>,
 }
 
-/// Rows that follow from extents and blocks.
-struct Content<'a> {
-    new_rows: &'a [BlockRow],
-    replaced: &'a [(Ino, Range<u64>)],
-    put: &'a [(Ino, u64, Home)],
-    references: &'a References,
-}
-
 impl PostgresTransaction<'_> {
     /// Writes the rows of `batch`, and commits.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<Committed> {
@@ -47,33 +38,16 @@ impl PostgresTransaction<'_> {
             return Err(Error::Bug(format!("commit {} does not follow the last one", batch.commit.0)));
         }
         self.receive()?;
-        let put = self.put_extents(batch)?;
-        let replaced = self.replaced(batch, &put);
-        let removed = batch.removed().filter(|ino| *ino < self.writer.fresh).map(|ino| int(ino.0)).collect::<Vec<_>>();
-        let mut counted = self.count(&replaced, &removed, &put)?;
-        let (own_calls, empty) = self.own_tables(&counted)?;
-        let new_rows = self.new_rows(&mut counted.references)?;
+        let mut plan = self.plan(batch)?;
+        let (own_calls, empty) = self.own_tables(&plan)?;
+        let new_rows = self.new_rows(&mut plan.references)?;
         let Digested { changes, mut known, root } = self.digested(batch)?;
         let commit = self.commit_row(batch, root);
         self.kept.clear();
-        let Counted { references, .. } = &counted;
-        let content = Content { new_rows: &new_rows, replaced: &replaced, put: &put, references };
-        let calls = self.send_rows(batch, &changes, &content, own_calls)?;
+        let calls = self.send_rows(batch, &changes, (&plan, &new_rows), own_calls)?;
         self.end(batch, calls, &commit)?;
         known.learn(changes);
         Ok(Committed { commit, known, empty })
-    }
-
-    /// Returns the extents that `batch` puts, in their order.
-    fn put_extents(&self, batch: &Batch) -> Result<Vec<(Ino, u64, Home)>> {
-        let mut put = Vec::new();
-        for change in &batch.extents {
-            if let ExtentChange::Put { ino, index, block } = change {
-                put.push((*ino, *index, self.home(block)?));
-            }
-        }
-        put.sort_unstable();
-        Ok(put)
     }
 
     /// Returns the row of the commit of `batch`, chained to the one before.
@@ -90,15 +64,15 @@ impl PostgresTransaction<'_> {
         &mut self,
         batch: &Batch,
         changes: &Changes,
-        content: &Content<'_>,
+        (plan, new_rows): (&Plan, &[BlockRow]),
         first: Vec<Call>,
     ) -> Result<Vec<Call>> {
-        let Content { new_rows, replaced, put, references } = *content;
         let fresh = self.writer.fresh;
         let connection = self.writer.connection();
         let mut out = Outgoing::new(first, |calls: &[Call]| connection.query_all(WHAT, calls).map(drop));
         write::contents(batch, changes, new_rows, &mut out)?;
-        let extents = Extents { removed: replaced, put, references };
+        let Plan { extents, references, dead, .. } = plan;
+        let extents = Extents { removed: &extents.replaced, put: &extents.put, references, dead };
         write::rows(batch, changes, &extents, fresh, &mut out)?;
         Ok(out.rest())
     }
