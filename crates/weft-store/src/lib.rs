@@ -31,6 +31,7 @@ mod shape;
 pub mod sqlite;
 mod store;
 mod sums;
+mod tables;
 mod upgrade;
 pub mod user;
 mod uuid;

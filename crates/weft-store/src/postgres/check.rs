@@ -2,7 +2,7 @@
 //! are copied, as one commit left them, to where the rules of `sqlite::check` can be asked.
 
 use super::address::Address;
-use super::columns::{TABLES, VOLUME};
+use super::columns::{self, VOLUME};
 use super::connection::{Call, Connection};
 use super::lease::{self, Lease, in_transaction};
 use super::open::{hold, look};
@@ -123,15 +123,16 @@ fn read_block(copy: &Copy, connection: &mut Connection, block: &BlockRef) -> Res
 }
 
 fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    let total = TABLES.len() as u64;
-    for (done, table) in TABLES.iter().enumerate() {
+    let tables = columns::all().collect::<Vec<_>>();
+    let total = tables.len() as u64;
+    for (done, table) in tables.iter().enumerate() {
         progress(Progress { step: "copying rows", done: done as u64, total });
         let (name, columns) = (table.name, table.copied());
         let all = format!("SELECT {} FROM {name}", columns.join(", "));
         connection.each(WHAT, &all, |row| copy.put(name, &columns, values(row)?))?;
     }
     // The rows of these tell more here than in a copy, and have other sums.
-    for table in TABLES.iter().filter(|table| table.is_owned()) {
+    for table in tables.iter().filter(|table| table.is_owned()) {
         let (name, key) = (table.name, table.copied_key());
         let all = format!("SELECT {}, sum, {} FROM {name}", key.join(", "), table.columns.join(", "));
         connection.each(WHAT, &all, |row| copy.take_over_sum(name, &key, table.sum, values(row)?))?;

@@ -1,6 +1,8 @@
 //! Tables whose rows have sums, and their columns: for all that reads or changes whole rows of any
 //! table.
 
+use crate::tables::{self, Dialect};
+
 /// A table whose rows have sums.
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -9,70 +11,23 @@ pub(super) struct Table {
     /// The same of the sums of digests that its rows have, if they have any.
     pub(super) digest: Option<&'static str>,
     /// Columns that the sum is of, those of the key first.
-    pub(super) columns: &'static [&'static str],
+    pub(super) columns: Vec<&'static str>,
     /// Number of them that form the key.
     pub(super) key: usize,
 }
 
-/// All of them.
-pub(super) const TABLES: &[Table] = &[
-    Table {
-        name: "commits",
-        sum: "commits",
-        digest: None,
-        columns: &["number", "time", "op", "root_digest", "previous_digest"],
-        key: 1,
-    },
-    Table {
-        name: "fileatt",
-        sum: "fileatt",
-        digest: Some("digest"),
-        columns: &[
-            "ino",
-            "generation",
-            "mode",
-            "uid",
-            "gid",
-            "nlink",
-            "rdev",
-            "size",
-            "allocated",
-            "atime",
-            "mtime",
-            "ctime",
-            "btime",
-            "parent",
-            "xattrs",
-            "since",
-            "inline",
-        ],
-        key: 1,
-    },
-    Table {
-        name: "naming",
-        sum: "naming",
-        digest: Some("entry"),
-        columns: &["parent", "name", "ino", "kind", "cookie", "since"],
-        key: 2,
-    },
-    Table {
-        name: "extents",
-        sum: "owned extents",
-        digest: None,
-        columns: &["ino", "idx", OWNER, "block", "since"],
-        key: 2,
-    },
-    Table {
-        name: "blocks",
-        sum: "owned blocks",
-        digest: None,
-        columns: &[OWNER, "id", "length", "base", "value", "refs"],
-        key: 2,
-    },
-    Table { name: "branches", sum: "branches", digest: None, columns: &["parent", "prefix", "children"], key: 2 },
-    Table { name: "nodes", sum: "nodes", digest: None, columns: &["ino", "level", "idx", "children"], key: 3 },
-    Table { name: "xattr", sum: "xattr", digest: None, columns: &["ino", "name", "value", "since"], key: 2 },
-];
+/// All of them; but the volume's own row is one of a kind.
+pub(super) fn all() -> impl Iterator<Item = Table> {
+    tables::of(Dialect::Postgres).filter_map(|table| {
+        Some(Table {
+            name: table.name,
+            sum: table.sum_name(Dialect::Postgres)?,
+            digest: table.digest_sum_name(),
+            columns: table.covered(Dialect::Postgres),
+            key: table.key(Dialect::Postgres).len(),
+        })
+    })
+}
 
 /// The column that says whose a block is. A copy of the rows for a check keeps that elsewhere.
 const OWNER: &str = "owner";
@@ -83,7 +38,7 @@ pub(super) const VOLUME: &[&str] =
 
 impl Table {
     /// The columns of its key.
-    pub(super) fn key(&self) -> &'static [&'static str] {
+    pub(super) fn key(&self) -> &[&'static str] {
         &self.columns[..self.key]
     }
 
@@ -112,26 +67,15 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::TABLES;
-    use crate::postgres::schema;
-    use std::collections::BTreeSet;
+    use super::all;
 
+    /// The sums are a part of the format.
     #[test]
-    fn the_columns_are_those_of_the_schema() {
-        for table in TABLES {
-            let begin = format!("CREATE TABLE {} (", table.name);
-            let made = schema::TABLES.iter().find_map(|text| text.strip_prefix(&*begin)).expect("made");
-            let made = made.lines().filter_map(|line| line.split_whitespace().next());
-            let made = made.filter(|word| word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_'));
-            let mut listed = table.columns.iter().copied().chain(["sum"]).collect::<BTreeSet<_>>();
-            if table.digest.is_some() {
-                listed.extend(["digest", "digest_sum"]);
-            }
-            if table.name == "blocks" {
-                // They have a digest of their own.
-                listed.insert("bytes");
-            }
-            assert_eq!(made.collect::<BTreeSet<_>>(), listed, "{}", table.name);
-        }
+    fn sums_are_of_what_volumes_of_this_format_have_them_of() {
+        let told = all().map(|table| {
+            let (key, digest) = (table.key().join(", "), table.digest.unwrap_or("none"));
+            format!("{}: {}({}), key ({key}), digest {digest}\n", table.name, table.sum, table.columns.join(", "))
+        });
+        assert_eq!(told.collect::<String>(), include_str!("../../tests/data/sums-postgres.txt"));
     }
 }

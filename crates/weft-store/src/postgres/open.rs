@@ -9,7 +9,7 @@ use super::own::OwnTables;
 use super::prefetcher::Prefetcher;
 use super::read::{self, int};
 use super::rights::{self, Task};
-use super::schema::{TABLES, TUNING};
+use super::schema::{self, TUNING};
 use super::transaction::Writer;
 use super::{settings, shape, tls, trust, write};
 use crate::batch::Counters;
@@ -123,7 +123,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     trust::refuse(&mut connection, address, trust::Use::Make)?;
     refuse_taken(&mut connection, schema)?;
     connection.run(what, &format!("SET search_path TO {schema}"))?;
-    connection.run(what, &TABLES.join(";\n"))?;
+    connection.run(what, &schema::statements().join(";\n"))?;
     connection.run(what, &rights::revoke_all(schema))?;
     let uuid = crate::uuid::new()?;
     let counters = Counters { next_id: 16, next_block: 1, inodes_used: 1, ..Counters::default() };

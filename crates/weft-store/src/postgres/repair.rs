@@ -2,7 +2,7 @@
 //! in one transaction.
 
 use super::check::Unneeded;
-use super::columns::{TABLES, Table, VOLUME};
+use super::columns::{self, Table, VOLUME};
 use super::connection::{Call, Connection, Parameter};
 use super::lease::in_transaction;
 use super::read::int;
@@ -10,6 +10,7 @@ use super::statements as sql;
 use crate::error::Result;
 use crate::row::Ino;
 use crate::sqlite::Copy;
+use crate::tables::COUNTERS;
 use bytes::BytesMut;
 use rusqlite::types::Value;
 use std::error::Error as StdError;
@@ -33,9 +34,9 @@ pub(super) fn write_back(
     in_transaction(connection, epoch, |connection| {
         let mut sender = Sender { connection, calls: Vec::new() };
         // Rows that change go before any comes: positions pass from one name to another.
-        let tables = || TABLES.iter().filter(|table| table.name != "blocks");
-        tables().try_for_each(|table| remove(copy, table, &mut sender))?;
-        tables().try_for_each(|table| put(copy, table, &mut sender))?;
+        let tables = columns::all().filter(|table| table.name != "blocks").collect::<Vec<_>>();
+        tables.iter().try_for_each(|table| remove(copy, table, &mut sender))?;
+        tables.iter().try_for_each(|table| put(copy, table, &mut sender))?;
         let gone = "SELECT o.owner, o.id FROM owners o JOIN before.blocks w ON w.id = o.id WHERE o.id NOT IN (SELECT id FROM main.blocks)";
         copy.each(gone, &[], |row| sender.send("DELETE FROM blocks WHERE owner = $1 AND id = $2", row))?;
         let changed = "SELECT b.refs, o.owner, o.id, \
@@ -48,7 +49,7 @@ pub(super) fn write_back(
         let places = (1..=VOLUME.len()).map(|place| format!("{} = ${place}", VOLUME[place - 1]));
         let set = places.chain([format!("sum = ${}", VOLUME.len() + 1)]).collect::<Vec<_>>().join(", ");
         let set = format!("UPDATE volume SET {set} WHERE id = 1");
-        let counters = "weft_sum('counters', number, op, next_id, next_block, epoch, bytes_used, inodes_used)";
+        let counters = format!("weft_sum('counters', {})", COUNTERS.join(", "));
         // `created` is of the volume, as all else that the other half is of.
         let all = format!("SELECT {volume}, ({counters} + ?1) & 4611686018427387903 FROM volume");
         copy.each(&all, &[fixed], |row| sender.send(&set, row))?;

@@ -5,8 +5,8 @@ use super::address::Address;
 use super::connection::Connection;
 use super::own::PREFIX;
 use super::read::get;
-use super::schema::TABLES;
 use crate::error::{Error, Result};
+use crate::tables::{self, Dialect, is_of_versions};
 
 /// Tables, a right that the role lacks there, the owner of the table, that of the volume, and the
 /// role, as SQL names them; of rights, `OWN` is what the owner alone has, and `MAKE` the owner's
@@ -133,12 +133,12 @@ pub(super) fn give(table: &str, owner: &str) -> String {
 
 /// True if Weft makes `table` with the volume.
 fn is_made(table: &str) -> bool {
-    TABLES.iter().any(|made| made.starts_with(&format!("CREATE TABLE {table} (")))
+    tables::names(Dialect::Postgres).any(|made| made == table)
 }
 
 /// True if commits read or write `table`. Nothing is in those of history.
 fn is_used(table: &str) -> bool {
-    (is_made(table) && !table.ends_with("_history")) || table.starts_with(PREFIX)
+    (is_made(table) && !is_of_versions(table)) || table.starts_with(PREFIX)
 }
 
 /// Has nobody but the role that makes the tables of `schema` read them, whatever rights it gives

@@ -1,7 +1,7 @@
 //! Gives rows the sums of what they hold: those of a volume of a format without sums, and of tests
 //! that make what no Weft writes.
 
-use super::columns::{TABLES, Table};
+use super::columns::{self, Table};
 use super::connection::{Call, Connection};
 use super::read::{self, get, int, unsigned};
 use crate::error::{Error, Result};
@@ -25,15 +25,15 @@ struct Summed {
 }
 
 /// The columns of `table` that hold sums.
-fn summed(table: &Table) -> impl Iterator<Item = Summed> {
+fn summed(table: Table) -> impl Iterator<Item = Summed> {
     let of = |column, name, columns| Summed { table: table.name, column, name, columns, key: table.key };
     let digest = table.digest.map(|name| of("digest_sum", name, [table.key(), &["digest"]].concat()));
-    [of("sum", table.sum, table.columns.to_vec())].into_iter().chain(digest)
+    [of("sum", table.sum, table.columns.clone())].into_iter().chain(digest)
 }
 
 /// Gives all rows the sums of what they hold now.
 pub(super) fn seal(connection: &mut Connection) -> Result<()> {
-    TABLES.iter().flat_map(summed).try_for_each(|summed| summed.seal(connection))?;
+    columns::all().flat_map(summed).try_for_each(|summed| summed.seal(connection))?;
     seal_volume(connection)
 }
 
@@ -45,7 +45,7 @@ pub(super) fn seal_volume(connection: &mut Connection) -> Result<()> {
 
 /// Gives the rows of inodes the sums of what they hold now, but not their digests.
 pub(super) fn seal_inodes(connection: &mut Connection) -> Result<()> {
-    let inodes = TABLES.iter().filter(|table| table.name == "fileatt").flat_map(summed);
+    let inodes = columns::all().filter(|table| table.name == "fileatt").flat_map(summed);
     inodes.filter(|summed| summed.column == "sum").try_for_each(|summed| summed.seal(connection))
 }
 

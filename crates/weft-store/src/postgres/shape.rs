@@ -1,5 +1,5 @@
-//! The tables of a volume's schema, compared with those that [`TABLES`] makes, by the catalogs of
-//! the server.
+//! The tables of a volume's schema, compared with those of a new volume, by the catalogs of the
+//! server.
 //!
 //! Catalogs are PostgreSQL's own; where another engine answers, nothing is compared.
 
@@ -7,9 +7,9 @@ use super::connection::{Call, Connection};
 use super::own::PREFIX;
 use super::read::get;
 use super::rights;
-use super::schema::TABLES;
 use crate::error::Result;
 use crate::shape::{Misfit, Weight, differing, quoted, refuse};
+use crate::tables::{self, Dialect, Made, is_of_versions};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Row;
 
@@ -61,59 +61,26 @@ const OTHERS: &str = "SELECT 'constraint'::text, t.relname::text, o.conname::tex
     JOIN pg_catalog.pg_class t ON t.oid = r.ev_class WHERE t.relnamespace = current_schema()::regnamespace::oid \
     AND t.relkind IN ('r', 'p') ORDER BY 1, 2, 3";
 
-/// A table that Weft makes.
-#[derive(Default)]
-struct Table {
-    columns: Vec<String>,
-    /// Columns of its primary key, as an index says them.
-    key: String,
-}
-
 /// An index that Weft makes.
 struct Index {
     table: &'static str,
     definition: String,
-    made: &'static str,
+    made: String,
 }
 
-/// The tables and indices of [`TABLES`].
-fn expected() -> (BTreeMap<&'static str, Table>, BTreeMap<&'static str, Index>) {
-    let (mut tables, mut indices) = (BTreeMap::new(), BTreeMap::new());
-    for made in TABLES {
-        if let Some((name, body)) = made.strip_prefix("CREATE TABLE ").and_then(|made| made.split_once(" (")) {
-            tables.insert(name, table(body.trim_end().strip_suffix(')').unwrap_or(body)));
-        } else if let Some((name, on)) = made.split_once("INDEX ").and_then(|(_, rest)| rest.split_once(" ON ")) {
-            let unique = if made.contains("UNIQUE") { "UNIQUE " } else { "" };
-            if let Some((table, columns)) = on.split_once(' ') {
-                let end = columns.find(" WHERE").map_or(columns.len(), |at| at + " WHERE".len());
-                let definition = format!("{unique}{}", &columns[..end]);
-                indices.insert(name, Index { table, definition, made });
-            }
-        }
-    }
-    (tables, indices)
+/// The tables of a new volume, by name.
+fn made_tables() -> BTreeMap<String, Made> {
+    tables::made(Dialect::Postgres).into_iter().map(|made| (made.name.clone(), made)).collect()
 }
 
-/// The table that the words between the parentheses make.
-fn table(body: &str) -> Table {
-    let mut table = Table::default();
-    // A column stands in a line of its own.
-    for line in body.split('\n').map(|line| line.trim().trim_end_matches(',')).filter(|line| !line.is_empty()) {
-        if let Some(key) = line.strip_prefix("PRIMARY KEY ") {
-            table.key = key.to_owned();
-            continue;
-        }
-        let (name, said) = line.split_once(' ').unwrap_or((line, ""));
-        let is_key = said.contains("PRIMARY KEY");
-        if is_key {
-            table.key = format!("({name})");
-        }
-        let ends = [" PRIMARY KEY", " NOT NULL", " DEFAULT"].iter().filter_map(|end| said.find(end)).min();
-        let kind = &said[..ends.unwrap_or(said.len())];
-        let not_null = if is_key || said.contains("NOT NULL") { " NOT NULL" } else { "" };
-        table.columns.push(format!("{name} {kind}{not_null}"));
-    }
-    table
+/// The indices of a new volume, by name.
+fn made_indices() -> BTreeMap<&'static str, Index> {
+    let all = tables::of(Dialect::Postgres).flat_map(|table| table.indices.iter().map(|index| (table.name, index)));
+    let made = all.map(|(table, index)| {
+        let (definition, made) = (index.definition(Dialect::Postgres), index.text(table, Dialect::Postgres));
+        (index.name, Index { table, definition, made })
+    });
+    made.collect()
 }
 
 /// The schema as the server's catalog describes it.
@@ -149,15 +116,16 @@ impl Catalog {
 /// The differences between the volume's schema and a new one.
 pub(super) fn misfits(connection: &mut Connection) -> Result<Vec<Misfit>> {
     let Some(catalog) = Catalog::read(connection)? else { return Ok(Vec::new()) };
-    let (tables, indices) = expected();
+    let (tables, indices) = (made_tables(), made_indices());
     let mut misfits = Vec::new();
     others(&catalog, &tables, &mut misfits)?;
     relations(&catalog, &tables, &mut misfits)?;
     for (name, table) in &tables {
-        let Some(found) = catalog.columns.get(*name) else { continue };
+        let Some(found) = catalog.columns.get(name) else { continue };
+        let made = table.columns.iter().map(|(name, said)| format!("{name} {said}")).collect::<Vec<_>>();
         let differ = |these: &[String]| these.iter().cloned().collect::<BTreeSet<_>>();
-        if differ(&table.columns) != differ(found) {
-            let what = format!("the table {name} {}", differing(&table.columns, found));
+        if differ(&made) != differ(found) {
+            let what = format!("the table {name} {}", differing(&made, found));
             misfits.push(Misfit::new(Weight::Lacking, what, None));
         }
     }
@@ -165,12 +133,12 @@ pub(super) fn misfits(connection: &mut Connection) -> Result<Vec<Misfit>> {
     Ok(misfits)
 }
 
-fn is_ours(table: &str, tables: &BTreeMap<&'static str, Table>) -> bool {
+fn is_ours(table: &str, tables: &BTreeMap<String, Made>) -> bool {
     tables.contains_key(table) || table.starts_with(PREFIX)
 }
 
 /// Finds constraints, triggers and rules.
-fn others(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits: &mut Vec<Misfit>) -> Result<()> {
+fn others(catalog: &Catalog, tables: &BTreeMap<String, Made>, misfits: &mut Vec<Misfit>) -> Result<()> {
     for row in &catalog.others {
         let (kind, table, name) = (get::<String>(row, 0)?, get::<String>(row, 1)?, get::<String>(row, 2)?);
         if is_ours(&table, tables) {
@@ -188,7 +156,7 @@ fn others(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits: &m
 
 /// Finds tables that are gone, are something else, hide rows or belong to another role than the
 /// volume.
-fn relations(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits: &mut Vec<Misfit>) -> Result<()> {
+fn relations(catalog: &Catalog, tables: &BTreeMap<String, Made>, misfits: &mut Vec<Misfit>) -> Result<()> {
     let (mut there, mut maker) = (BTreeSet::new(), None);
     for row in &catalog.relations {
         let (name, kind): (String, String) = (get(row, 0)?, get(row, 1)?);
@@ -220,12 +188,11 @@ fn relations(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits:
         maker = Some(volumes).filter(|volumes| !volumes.is_empty());
         there.insert(name);
     }
-    for name in tables.keys().filter(|name| !there.contains(**name)) {
+    for (name, table) in tables.iter().filter(|(name, _)| !there.contains(*name)) {
         // Nothing is in the tables of history.
-        let made = TABLES.iter().find(|made| made.starts_with(&format!("CREATE TABLE {name} (")));
-        let remedy = made.filter(|_| name.ends_with("_history"));
+        let remedy = Some(&table.text).filter(|_| is_of_versions(name));
         let maker = maker.as_deref();
-        let remedy = remedy.map(|made| rights::made_by(maker, [(*made).to_owned(), rights::revoke(name)]).join("; "));
+        let remedy = remedy.map(|made| rights::made_by(maker, [made.clone(), rights::revoke(name)]).join("; "));
         misfits.push(Misfit::new(Weight::Lacking, format!("the table {name} is missing"), remedy));
     }
     Ok(())
@@ -233,7 +200,7 @@ fn relations(catalog: &Catalog, tables: &BTreeMap<&'static str, Table>, misfits:
 
 fn compare_indices(
     catalog: &Catalog,
-    tables: &BTreeMap<&'static str, Table>,
+    tables: &BTreeMap<String, Made>,
     indices: &BTreeMap<&'static str, Index>,
     misfits: &mut Vec<Misfit>,
 ) -> Result<()> {
@@ -257,13 +224,14 @@ fn compare_indices(
     }
     for (name, index) in indices.iter().filter(|(name, _)| !there.contains(**name)) {
         let what = format!("the index {name} is missing");
-        misfits.push(Misfit::new(Weight::Lacking, what, Some(index.made.into())));
+        misfits.push(Misfit::new(Weight::Lacking, what, Some(index.made.clone())));
     }
-    for (name, table) in tables.iter().filter(|(name, _)| catalog.columns.contains_key(**name)) {
-        if !keys.contains(&((*name).to_owned(), format!("UNIQUE {}", table.key))) {
-            let key = format!("ALTER TABLE {name} ADD PRIMARY KEY {}", table.key);
-            let what = format!("the table {name} has not the primary key {}", table.key);
-            misfits.push(Misfit::new(Weight::Lacking, what, Some(key)));
+    for (name, table) in tables.iter().filter(|(name, _)| catalog.columns.contains_key(*name)) {
+        let key = format!("({})", table.key.join(", "));
+        if !keys.contains(&(name.clone(), format!("UNIQUE {key}"))) {
+            let what = format!("the table {name} has not the primary key {key}");
+            let added = format!("ALTER TABLE {name} ADD PRIMARY KEY {key}");
+            misfits.push(Misfit::new(Weight::Lacking, what, Some(added)));
         }
     }
     Ok(())
@@ -283,20 +251,4 @@ pub(super) fn is_mendable(misfits: &[Misfit]) -> bool {
 pub(super) fn mend(connection: &mut Connection, misfits: &[Misfit]) -> Result<()> {
     let remedies = misfits.iter().filter_map(|misfit| misfit.remedy.as_ref());
     remedies.into_iter().try_for_each(|remedy| connection.run(WHAT, remedy))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::expected;
-
-    #[test]
-    fn the_tables_are_read_as_the_server_says_them() {
-        let (tables, indices) = expected();
-        assert_eq!(tables["dropped"].columns, ["owner bigint NOT NULL"]);
-        assert_eq!(tables["lease"].columns[3], "expires timestamp with time zone");
-        assert_eq!((tables["lease"].key.as_str(), tables["nodes"].key.as_str()), ("(id)", "(ino, level, idx)"));
-        assert_eq!(tables["blocks"].columns[5..], ["value bytea NOT NULL", "sum bigint NOT NULL", "bytes bytea"]);
-        assert_eq!(indices["naming_order"].definition, "UNIQUE (parent, cookie)");
-        assert_eq!(indices["fileatt_orphans"].definition, "(ino) WHERE");
-    }
 }

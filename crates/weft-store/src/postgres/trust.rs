@@ -13,8 +13,8 @@ use super::address::Address;
 use super::connection::Connection;
 use super::own::PREFIX;
 use super::read::get;
-use super::schema::TABLES;
 use crate::error::{Error, Result};
+use crate::tables::{self, Dialect};
 use tokio_postgres::error::SqlState;
 
 const WHAT: &str = "cannot look at who may use the schema";
@@ -127,8 +127,7 @@ const RUN: &str = concat!(
 /// Selects all that makes the schema not to be trusted.
 fn faults(schema: &str, used: Use) -> String {
     let is_open = if used == Use::Open { "true" } else { "false" };
-    let made = TABLES.iter().filter_map(|made| made.strip_prefix("CREATE TABLE ")?.split([' ', '(']).next());
-    let tables = made.map(|table| format!("'{table}'")).collect::<Vec<_>>().join(", ");
+    let tables = tables::names(Dialect::Postgres).map(|table| format!("'{table}'")).collect::<Vec<_>>().join(", ");
     // A schema's name has no quotes.
     let us = US.replace("{is_open}", is_open).replace("{schema}", schema);
     let code = CODE.replace("{tables}", &tables).replace("{prefix}", PREFIX);

@@ -62,7 +62,7 @@ impl Copy {
             let own = own.ok_or_else(|| Error::Bug(format!("rows of {table} have no sums")))?;
             let is_key = key.iter().enumerate().map(|(at, column)| format!("{column} = ?{}", at + 1));
             let is_key = is_key.collect::<Vec<_>>().join(" AND ");
-            let set = format!("UPDATE {table} SET sum = {} WHERE {is_key}", own.expression);
+            let set = format!("UPDATE {table} SET sum = {} WHERE {is_key}", own.expression());
             let mut set = self.connection.prepare_cached(&set).map_err(failed)?;
             set.execute(rusqlite::params_from_iter(&row[..key.len()])).map_err(failed)?;
         }

@@ -16,7 +16,7 @@ use super::network::refuse_shared;
 use super::read::unsigned;
 use super::readers::Readers;
 use super::renew::Database;
-use super::schema::{APPLICATION_ID, TABLES};
+use super::schema::{self, APPLICATION_ID};
 use super::segments::Segments;
 use super::shape;
 use super::unfinished::{self, APPLICATION_ID_AT};
@@ -125,7 +125,7 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
     connection.pragma_update(None, "user_version", FORMAT).map_err(sqlite)?;
     connection.execute_batch("BEGIN").map_err(sqlite)?;
-    connection.execute_batch(TABLES).map_err(sqlite)?;
+    connection.execute_batch(&schema::statements()).map_err(sqlite)?;
     let home = options.home.name();
     connection
         .execute(

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn what_lies_over_a_block_is_not_free() {
         let connection = Connection::open_in_memory().expect("opened");
-        connection.execute_batch(crate::sqlite::schema::TABLES).expect("made");
+        connection.execute_batch(&crate::sqlite::schema::statements()).expect("made");
         let blocks = "INSERT INTO blocks (id, refs, length, base, value, segment, position) VALUES \
                       (1, 1, 5000, 0, x'', 1, 4096), (2, 1, 100, 0, x'', 1, 16384), (3, 1, 9000, 0, x'', 2, 0); \
                       INSERT INTO segments (id, length, live) VALUES (1, 16484, 8292), (2, 12288, 12289), (3, 0, 0)";

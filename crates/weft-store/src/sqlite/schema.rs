@@ -1,184 +1,12 @@
-//! The tables, as docs/reference/format.md describes them.
+//! The schema of a new volume: the tables that [`crate::tables`] describes, and a view for people.
+
+use crate::tables::{self, Dialect};
 
 /// Marks a SQLite database as a Weft volume (`PRAGMA application_id`): "Weft".
 pub(super) const APPLICATION_ID: u32 = 0x5765_6674;
 
-/// Tables and indices of a new volume. A row that no commit has given its sum has -1, which is
-/// damage. The `_history` tables take row versions that a later commit replaced (`since` the commit
-/// that wrote it, `until` the one that replaced it); they stay empty while history is off.
-pub(super) const TABLES: &str = "
-CREATE TABLE volume (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    created INTEGER NOT NULL,
-    uuid BLOB NOT NULL,
-    block_size INTEGER NOT NULL,
-    inline_max INTEGER NOT NULL,
-    home TEXT NOT NULL,
-    bytes_max INTEGER,
-    inodes_max INTEGER,
-    digests INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    op INTEGER NOT NULL,
-    next_id INTEGER NOT NULL,
-    next_block INTEGER NOT NULL,
-    epoch INTEGER NOT NULL,
-    bytes_used INTEGER NOT NULL,
-    inodes_used INTEGER NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1
-);
-CREATE TABLE commits (
-    number INTEGER PRIMARY KEY,
-    time INTEGER NOT NULL,
-    op INTEGER NOT NULL,
-    root_digest BLOB,
-    previous_digest BLOB,
-    sum INTEGER NOT NULL DEFAULT -1
-);
-CREATE TABLE fileatt (
-    ino INTEGER PRIMARY KEY,
-    generation INTEGER NOT NULL,
-    mode INTEGER NOT NULL,
-    uid INTEGER NOT NULL,
-    gid INTEGER NOT NULL,
-    nlink INTEGER NOT NULL,
-    rdev INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    allocated INTEGER NOT NULL,
-    atime INTEGER NOT NULL,
-    mtime INTEGER NOT NULL,
-    ctime INTEGER NOT NULL,
-    btime INTEGER NOT NULL,
-    parent INTEGER NOT NULL,
-    xattrs INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1,
-    digest BLOB,
-    digest_sum INTEGER NOT NULL DEFAULT -1,
-    inline BLOB
-);
-CREATE INDEX fileatt_orphans ON fileatt (ino) WHERE nlink = 0;
-CREATE TABLE naming (
-    parent INTEGER NOT NULL,
-    name BLOB NOT NULL,
-    ino INTEGER NOT NULL,
-    kind INTEGER NOT NULL,
-    cookie INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1,
-    digest BLOB,
-    digest_sum INTEGER NOT NULL DEFAULT -1,
-    PRIMARY KEY (parent, name)
-) WITHOUT ROWID;
-CREATE INDEX naming_inode ON naming (ino);
-CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind, since, sum);
-CREATE TABLE extents (
-    ino INTEGER NOT NULL,
-    idx INTEGER NOT NULL,
-    block INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1,
-    PRIMARY KEY (ino, idx)
-) WITHOUT ROWID;
-CREATE TABLE blocks (
-    id INTEGER PRIMARY KEY,
-    refs INTEGER NOT NULL,
-    length INTEGER NOT NULL,
-    base INTEGER NOT NULL,
-    value BLOB NOT NULL,
-    segment INTEGER,
-    position INTEGER,
-    parts BLOB,
-    sum INTEGER NOT NULL DEFAULT -1
-);
-CREATE TABLE block_bytes (
-    id INTEGER PRIMARY KEY,
-    bytes BLOB NOT NULL
-);
-CREATE TABLE branches (
-    parent INTEGER NOT NULL,
-    prefix BLOB NOT NULL,
-    children BLOB NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1,
-    PRIMARY KEY (parent, prefix)
-) WITHOUT ROWID;
-CREATE TABLE nodes (
-    ino INTEGER NOT NULL,
-    level INTEGER NOT NULL,
-    idx INTEGER NOT NULL,
-    children BLOB NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1,
-    PRIMARY KEY (ino, level, idx)
-) WITHOUT ROWID;
-CREATE TABLE xattr (
-    ino INTEGER NOT NULL,
-    name BLOB NOT NULL,
-    value BLOB NOT NULL,
-    since INTEGER NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1,
-    PRIMARY KEY (ino, name)
-) WITHOUT ROWID;
-CREATE TABLE segments (
-    id INTEGER PRIMARY KEY,
-    length INTEGER NOT NULL,
-    live INTEGER NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1
-);
-CREATE TABLE freed (
-    id INTEGER PRIMARY KEY,
-    segment INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    length INTEGER NOT NULL,
-    sum INTEGER NOT NULL DEFAULT -1
-);
-CREATE TABLE fileatt_history (
-    ino INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
-    mode INTEGER NOT NULL,
-    uid INTEGER NOT NULL,
-    gid INTEGER NOT NULL,
-    nlink INTEGER NOT NULL,
-    rdev INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    allocated INTEGER NOT NULL,
-    atime INTEGER NOT NULL,
-    mtime INTEGER NOT NULL,
-    ctime INTEGER NOT NULL,
-    btime INTEGER NOT NULL,
-    parent INTEGER NOT NULL,
-    xattrs INTEGER NOT NULL,
-    digest BLOB,
-    inline BLOB,
-    PRIMARY KEY (ino, since)
-);
-CREATE TABLE naming_history (
-    parent INTEGER NOT NULL,
-    name BLOB NOT NULL,
-    since INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    ino INTEGER NOT NULL,
-    kind INTEGER NOT NULL,
-    cookie INTEGER NOT NULL,
-    PRIMARY KEY (parent, name, since)
-) WITHOUT ROWID;
-CREATE TABLE extents_history (
-    ino INTEGER NOT NULL,
-    idx INTEGER NOT NULL,
-    since INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    block INTEGER NOT NULL,
-    PRIMARY KEY (ino, idx, since)
-) WITHOUT ROWID;
-CREATE TABLE xattr_history (
-    ino INTEGER NOT NULL,
-    name BLOB NOT NULL,
-    since INTEGER NOT NULL,
-    until INTEGER NOT NULL,
-    value BLOB NOT NULL,
-    PRIMARY KEY (ino, name, since)
-) WITHOUT ROWID;
-CREATE VIEW files AS
+/// The files with their paths.
+const FILES: &str = "CREATE VIEW files AS
 WITH RECURSIVE tree (path, ino) AS (
     SELECT '/', 1
     UNION ALL
@@ -195,5 +23,21 @@ SELECT tree.path,
     fileatt.uid, fileatt.gid, fileatt.nlink, fileatt.size, fileatt.allocated,
     fileatt.mtime / 1e9 AS mtime, fileatt.ctime / 1e9 AS ctime, fileatt.btime / 1e9 AS btime,
     fileatt.digest
-FROM tree JOIN fileatt ON fileatt.ino = tree.ino;
-";
+FROM tree JOIN fileatt ON fileatt.ino = tree.ino";
+
+/// Returns the statements that make a new volume's tables, indices and view. The database keeps
+/// their text.
+pub(super) fn statements() -> String {
+    let made = tables::statements(Dialect::Sqlite);
+    made.iter().map(String::as_str).chain([FILES]).map(|text| format!("{text};\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::statements;
+
+    #[test]
+    fn the_schema_is_to_the_letter_what_volumes_of_this_format_have() {
+        assert_eq!(statements(), include_str!("../../tests/data/schema-sqlite.sql"));
+    }
+}

@@ -1,9 +1,10 @@
-//! The schema of a database, compared with the one that [`TABLES`] makes.
+//! The schema of a database, compared with the one of a new volume.
 
-use super::schema::TABLES;
+use super::schema::statements;
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Repair};
 use crate::shape::{Misfit, Weight, differing, is_hopeless, quoted, refuse};
+use crate::tables::{self, Dialect, is_of_versions};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
@@ -36,7 +37,7 @@ fn objects(connection: &Connection) -> Result<Objects> {
 /// The differences between the schema that `connection` sees and that of a new volume.
 pub(super) fn misfits(connection: &Connection) -> Result<Vec<Misfit>> {
     let new = Connection::open_in_memory().map_err(failed)?;
-    new.execute_batch(TABLES).map_err(failed)?;
+    new.execute_batch(&statements()).map_err(failed)?;
     let (expected, found) = (objects(&new)?, objects(connection)?);
     if expected == found {
         return Ok(Vec::new());
@@ -72,7 +73,7 @@ fn lacking(
 ) -> Result<Misfit> {
     let weight = if kind == "view" { Weight::View } else { Weight::Lacking };
     // Nothing is in the tables of history.
-    let can_be_made = kind != "table" || name.ends_with("_history");
+    let can_be_made = kind != "table" || is_of_versions(name);
     Ok(match (kind, is_there) {
         ("table", true) => {
             let differing = differing(&columns(new, name)?, &columns(connection, name)?);
@@ -108,7 +109,7 @@ pub(super) fn refuse_views(connection: &Connection) -> Result<()> {
         while let Some(row) = rows.next()? {
             let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
             // SQLite takes names for the same whose case differs.
-            if tables().any(|table| table.eq_ignore_ascii_case(&name)) {
+            if tables::names(Dialect::Sqlite).any(|table| table.eq_ignore_ascii_case(&name)) {
                 return Ok(Some((kind, name)));
             }
         }
@@ -120,11 +121,6 @@ pub(super) fn refuse_views(connection: &Connection) -> Result<()> {
         "the tables of the volume are not as Weft made them: {name} is {what}, so that nothing is read of it; restore \
          the volume from a copy, or {SALVAGE}"
     )))
-}
-
-/// The names of the tables of a volume.
-fn tables() -> impl Iterator<Item = &'static str> {
-    TABLES.lines().filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
 }
 
 /// Refuses a database that cannot be written safely.

@@ -2,49 +2,50 @@
 //! without bringing them here.
 
 use crate::error::{Error, Result};
-use crate::sums::{self, Sum};
+use crate::sums::{self, MASK, Sum};
+use crate::tables::{self, COUNTERS, Dialect};
 use rusqlite::Connection;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
 
-/// A column that holds a sum, and what it should hold.
+/// A column that holds a sum.
 pub(super) struct Summed {
     pub(super) table: &'static str,
     pub(super) column: &'static str,
-    pub(super) expression: &'static str,
+    of: Of,
 }
 
-macro_rules! summed {
-    ($name:ident, $table:literal, $column:literal, $expression:literal) => {
-        pub(super) const $name: Summed = Summed { table: $table, column: $column, expression: $expression };
-    };
+/// The values that a sum is of.
+enum Of {
+    /// The columns of the row that it covers.
+    Row,
+    /// The row's key and its digest.
+    Digest,
+    /// The volume's own row, whose sum has two parts.
+    Volume,
 }
 
-summed!(
-    INODE,
-    "fileatt",
-    "sum",
-    "weft_sum('fileatt', ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, \
-     parent, xattrs, since, inline)"
-);
-summed!(DIGEST, "fileatt", "digest_sum", "weft_sum('digest', ino, digest)");
-summed!(NAME, "naming", "sum", "weft_sum('naming', parent, name, ino, kind, cookie, since)");
-summed!(ENTRY, "naming", "digest_sum", "weft_sum('entry', parent, name, digest)");
-summed!(EXTENT, "extents", "sum", "weft_sum('extents', ino, idx, block, since)");
-summed!(BLOCK, "blocks", "sum", "weft_sum('blocks', id, length, base, value, segment, position, refs)");
-summed!(XATTR, "xattr", "sum", "weft_sum('xattr', ino, name, value, since)");
-summed!(BRANCH, "branches", "sum", "weft_sum('branches', parent, prefix, children)");
-summed!(NODE, "nodes", "sum", "weft_sum('nodes', ino, level, idx, children)");
-summed!(SEGMENT, "segments", "sum", "weft_sum('segments', id, length, live)");
-summed!(FREED, "freed", "sum", "weft_sum('freed', segment, position, length)");
-summed!(COMMIT, "commits", "sum", "weft_sum('commits', number, time, op, root_digest, previous_digest)");
-summed!(
-    VOLUME,
-    "volume",
-    "sum",
-    "(weft_sum('volume', created, uuid, block_size, inline_max, home, bytes_max, inodes_max, digests, NULL) \
-     + weft_sum('counters', number, op, next_id, next_block, epoch, bytes_used, inodes_used)) & 4611686018427387903"
-);
+const fn row(table: &'static str) -> Summed {
+    Summed { table, column: "sum", of: Of::Row }
+}
+
+const fn digest(table: &'static str) -> Summed {
+    Summed { table, column: "digest_sum", of: Of::Digest }
+}
+
+pub(super) const INODE: Summed = row("fileatt");
+pub(super) const DIGEST: Summed = digest("fileatt");
+pub(super) const NAME: Summed = row("naming");
+pub(super) const ENTRY: Summed = digest("naming");
+pub(super) const EXTENT: Summed = row("extents");
+pub(super) const BLOCK: Summed = row("blocks");
+pub(super) const XATTR: Summed = row("xattr");
+pub(super) const BRANCH: Summed = row("branches");
+pub(super) const NODE: Summed = row("nodes");
+pub(super) const SEGMENT: Summed = row("segments");
+pub(super) const FREED: Summed = row("freed");
+pub(super) const COMMIT: Summed = row("commits");
+pub(super) const VOLUME: Summed = Summed { table: "volume", column: "sum", of: Of::Volume };
 
 /// All of them.
 pub(super) const ALL: [&Summed; 13] =
@@ -55,14 +56,31 @@ fn failed(source: rusqlite::Error) -> Error {
 }
 
 impl Summed {
+    /// The sum that a row should have.
+    pub(super) fn expression(&self) -> String {
+        let of = |name: Option<&str>, columns: Vec<&str>| {
+            format!("weft_sum('{}', {})", name.unwrap_or_default(), columns.join(", "))
+        };
+        let table = tables::named(self.table).expect("a table that is described");
+        match self.of {
+            Of::Row => of(table.sum_name(Dialect::Sqlite), table.covered(Dialect::Sqlite)),
+            Of::Digest => of(table.digest_sum_name(), table.covered_with_digest(Dialect::Sqlite)),
+            Of::Volume => format!(
+                "(weft_sum('volume', created, uuid, block_size, inline_max, home, bytes_max, inodes_max, digests, NULL) \
+                 + {}) & {MASK}",
+                of(Some("counters"), COUNTERS.to_vec())
+            ),
+        }
+    }
+
     /// True if a row is as it was written.
     pub(super) fn holds(&self) -> String {
-        format!("{} IS {}", self.column, self.expression)
+        format!("{} IS {}", self.column, self.expression())
     }
 
     /// Gives all rows the sums of what they hold now.
     pub(super) fn seal(&self, connection: &Connection) -> Result<()> {
-        let Summed { table, column, expression } = self;
+        let (Summed { table, column, .. }, expression) = (self, self.expression());
         let statement = format!("UPDATE {table} SET {column} = {expression} WHERE {column} IS NOT {expression}");
         connection.execute(&statement, ()).map(drop).map_err(failed)
     }
@@ -104,5 +122,17 @@ fn put(sum: Sum, value: ValueRef<'_>) -> Sum {
         ValueRef::Blob(bytes) => sum.bytes(bytes),
         ValueRef::Text(bytes) => sum.odd(b't', bytes),
         ValueRef::Real(number) => sum.odd(b'r', &number.to_le_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    /// The sums are a part of the format.
+    #[test]
+    fn sums_are_of_what_volumes_of_this_format_have_them_of() {
+        let made = ALL.iter().map(|summed| format!("{}.{} = {}\n", summed.table, summed.column, summed.expression()));
+        assert_eq!(made.collect::<String>(), include_str!("../../tests/data/sums-sqlite.txt"));
     }
 }

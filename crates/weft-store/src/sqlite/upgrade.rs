@@ -192,7 +192,7 @@ fn verify(connection: &Connection, format: u32) -> Result<()> {
         return verify_inline(connection);
     }
     // The only rows that get another sum.
-    let sum = INODE.expression.replace(" xattrs,", " has_xattrs,");
+    let sum = INODE.expression().replace(" xattrs,", " has_xattrs,");
     let damaged = format!("SELECT ino FROM fileatt WHERE sum IS NOT {sum} LIMIT 1");
     refuse_inode(connection, &damaged, "has a damaged row")
 }

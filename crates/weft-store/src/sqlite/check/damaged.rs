@@ -183,7 +183,7 @@ mod tests {
         for rule in ROWS.iter().map(|(rule, _)| rule).chain(FOLLOWING) {
             let table = rule.repair[0].split(' ').nth(2).expect("a table");
             let summed = ALL.iter().find(|summed| summed.table == table && summed.column == "sum").expect("summed");
-            assert!(rule.offenders.ends_with(&format!("sum IS NOT {}", summed.expression)), "{table}");
+            assert!(rule.offenders.ends_with(&format!("sum IS NOT {}", summed.expression())), "{table}");
         }
     }
 }

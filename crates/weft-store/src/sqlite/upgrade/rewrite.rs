@@ -7,7 +7,7 @@ use super::super::held::Held;
 use super::super::layout::{Layout, beside, remove_database, remove_file};
 use super::super::read::unsigned;
 use super::super::scan::{Scan, go_on};
-use super::super::schema::{APPLICATION_ID, TABLES};
+use super::super::schema::{self, APPLICATION_ID};
 use super::super::sums::{self, ALL};
 use super::{WITHOUT_SUMS, failed};
 use crate::FORMAT;
@@ -125,7 +125,7 @@ fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progr
     let connection = connect(new, &layout.database)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
     run("BEGIN")?;
-    run(TABLES)?;
+    run(&schema::statements())?;
     let tables = tables(&connection, "main")?;
     refuse_other_tables(&connection, &tables)?;
     let total = tables.len() as u64;
@@ -211,7 +211,7 @@ fn copy(connection: &Connection, table: &str, format: u32) -> Result<()> {
         let value = match summed {
             // That of the volume's row is of an id that it does not have yet.
             Some(_) if format == WITHOUT_SUMS && table == "volume" => continue,
-            Some(summed) if format == WITHOUT_SUMS || is_counted => summed.expression.to_owned(),
+            Some(summed) if format == WITHOUT_SUMS || is_counted => summed.expression(),
             None if table == "volume" && column == "uuid" && !old.contains(&column) => "?1".into(),
             _ => column.clone(),
         };
