@@ -11,10 +11,10 @@
 
 mod blocks;
 mod intents;
+mod log_pages;
 mod logs;
 mod made;
 mod older;
-mod overlay;
 mod pages;
 mod rows;
 mod spare;

@@ -5,7 +5,7 @@
 //! begin after that, and if the last commit of the database is the same one with it. Both are told
 //! by rows, for SQLite may not be able to read any.
 
-use super::overlay::{Log, Overlay};
+use super::log_pages::{Log, LogPages};
 use super::pages::{Pages, page_bytes};
 use super::rows::{self, Found};
 use super::{Missing, io, older};
@@ -90,9 +90,9 @@ impl Looked {
     }
 }
 
-/// The rows of the database of `layout` under `overlay`.
-fn find(layout: &Layout, overlay: Option<&Overlay>, progress: &mut dyn FnMut(u64, u64)) -> Result<Looked> {
-    let pages = open(layout, overlay.cloned())?;
+/// The rows of the database of `layout` under the pages of `log`.
+fn find(layout: &Layout, log: Option<&LogPages>, progress: &mut dyn FnMut(u64, u64)) -> Result<Looked> {
+    let pages = open(layout, log.cloned())?;
     let (found, damaged) = rows::find(&pages, progress);
     Ok(Looked { pages, found, damaged, missing: Vec::new() })
 }
@@ -134,10 +134,10 @@ fn is_behind(layout: &Layout, found: &Found) -> bool {
     misfit.is_some_and(|misfit| misfit.is_ahead)
 }
 
-fn open(layout: &Layout, overlay: Option<Overlay>) -> Result<Pages> {
+fn open(layout: &Layout, log: Option<LogPages>) -> Result<Pages> {
     let file = files::open(files::options().read(true), &layout.database);
     let file = file.map_err(io("cannot open", &layout.database))?;
-    Pages::open(file, overlay).map_err(io("cannot read", &layout.database))
+    Pages::open(file, log).map_err(io("cannot read", &layout.database))
 }
 
 /// The pages of the write-ahead log, if there is one.

@@ -4,9 +4,9 @@
 //! The format is SQLite's ("Database File Format", sections 1.6 "B-tree Pages", 2.1 "Record
 //! Format", 4 "The WAL-Mode File Format"). No page is found by way of another one: each leaf is
 //! looked at wherever it lies, but for those that the list of free pages names. Pages that the
-//! write-ahead log has are read there (`overlay`).
+//! write-ahead log has are read there (`log_pages`).
 
-use super::overlay::Overlay;
+use super::log_pages::LogPages;
 use crate::sqlite::wal::PAGE_DEFAULT;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -96,9 +96,9 @@ pub(super) struct Record {
 /// The pages of a database.
 pub(super) struct Pages {
     file: File,
-    overlay: Option<Overlay>,
+    log: Option<LogPages>,
     /// The pages of the log up to the damage in it.
-    before: Option<Overlay>,
+    before: Option<LogPages>,
     page_bytes: usize,
     /// Bytes of a page that hold anything.
     usable: usize,
@@ -108,10 +108,10 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Opens the pages of `file`, over which `overlay` lies.
-    pub(super) fn open(file: File, overlay: Option<Overlay>) -> io::Result<Pages> {
+    /// Opens the pages of `file`, over which those of `log` lie.
+    pub(super) fn open(file: File, log: Option<LogPages>) -> io::Result<Pages> {
         let told = page_bytes(&file);
-        let page_bytes = told.or(overlay.as_ref().map(Overlay::page_bytes)).unwrap_or(PAGE_DEFAULT);
+        let page_bytes = told.or(log.as_ref().map(LogPages::page_bytes)).unwrap_or(PAGE_DEFAULT);
         let mut reserved = [0];
         let reserved = match told {
             Some(_) => {
@@ -120,13 +120,13 @@ impl Pages {
             None => 0,
         };
         let length = file.metadata()?.len().div_ceil(page_bytes as u64);
-        let count = u32::try_from(length).unwrap_or(u32::MAX).max(overlay.as_ref().map_or(0, Overlay::count));
+        let count = u32::try_from(length).unwrap_or(u32::MAX).max(log.as_ref().map_or(0, LogPages::count));
         let usable = page_bytes - reserved;
-        Ok(Pages { file, overlay, before: None, page_bytes, usable, count, rests: RefCell::default() })
+        Ok(Pages { file, log, before: None, page_bytes, usable, count, rests: RefCell::default() })
     }
 
     /// The same, with the pages of the log `before` the damage in it.
-    pub(super) fn with(self, before: Overlay) -> Pages {
+    pub(super) fn with(self, before: LogPages) -> Pages {
         Pages { before: Some(before), ..self }
     }
 
@@ -138,11 +138,11 @@ impl Pages {
     /// The bytes of a page; none if they cannot be read.
     fn page(&self, layer: Layer, number: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; self.page_bytes];
-        let overlay = match layer {
-            Layer::Newest => self.overlay.as_ref(),
+        let log = match layer {
+            Layer::Newest => self.log.as_ref(),
             Layer::Before => self.before.as_ref(),
         };
-        if let Some(read) = overlay.and_then(|overlay| overlay.page(number, &mut bytes)) {
+        if let Some(read) = log.and_then(|log| log.page(number, &mut bytes)) {
             return read.then_some(bytes);
         }
         let at = u64::from(number.checked_sub(1)?) * self.page_bytes as u64;
@@ -348,7 +348,7 @@ fn varint(bytes: &[u8], at: &mut usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::super::super::wal::Wal;
-    use super::super::overlay::Log;
+    use super::super::log_pages::Log;
     use super::*;
     use rusqlite::Connection;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Pages of a log.
 #[derive(Clone)]
-pub(super) struct Overlay {
+pub(super) struct LogPages {
     wal: Arc<Wal>,
     page_bytes: usize,
     /// Offsets of the frames of pages.
@@ -30,11 +30,11 @@ pub(super) struct Overlay {
 
 /// The pages of a log, as SQLite would take them, and with those behind damage.
 pub(super) struct Log {
-    pub(super) taken: Overlay,
+    pub(super) taken: LogPages,
     /// Whole frames that `taken` is of.
     pub(super) frames: u64,
     /// All whole frames, where commits lie behind those and it is known which pages are gone.
-    pub(super) behind: Option<Overlay>,
+    pub(super) behind: Option<LogPages>,
     /// Number of those.
     pub(super) all: usize,
     /// The damage, if it cannot be what a power cut leaves.
@@ -60,7 +60,7 @@ impl Log {
             Ok(())
         })?;
         let judged = wal.judge(page_bytes)?;
-        let taken = Overlay { wal: Arc::new(wal), page_bytes, frames, damaged: BTreeSet::new(), count };
+        let taken = LogPages { wal: Arc::new(wal), page_bytes, frames, damaged: BTreeSet::new(), count };
         let behind = if judged.len() as u64 > found.committed { taken.go_on(judged) } else { None };
         let (behind, all) = behind.map_or((None, 0), |(behind, all)| (Some(behind), all));
         let damage = found.rot.map(|rot| rot.why);
@@ -68,10 +68,10 @@ impl Log {
     }
 }
 
-impl Overlay {
+impl LogPages {
     /// The same with all whole frames of a damaged log, and their number. None if the pages of the
     /// others are not known.
-    fn go_on(&self, mut judged: Vec<Judged>) -> Option<(Overlay, usize)> {
+    fn go_on(&self, mut judged: Vec<Judged>) -> Option<(LogPages, usize)> {
         infer_pages(&mut judged);
         let count = judged.iter().filter(|frame| frame.state == State::Whole).map(|frame| frame.pages).max();
         let count = count.unwrap_or(0);
@@ -81,7 +81,7 @@ impl Overlay {
             return None;
         }
         let (wal, page_bytes) = (self.wal.clone(), self.page_bytes);
-        let mut all = Overlay { wal, page_bytes, frames: HashMap::new(), damaged: BTreeSet::new(), count };
+        let mut all = LogPages { wal, page_bytes, frames: HashMap::new(), damaged: BTreeSet::new(), count };
         for frame in &judged {
             all.frames.insert(frame.page, frame.offset);
             if frame.state == State::Whole {
