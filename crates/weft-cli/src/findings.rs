@@ -10,7 +10,7 @@ pub fn is_advised(finding: &Finding) -> bool {
 
 /// Counts the damaged places in `findings`.
 pub fn places<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> usize {
-    findings.into_iter().map(Finding::places).sum()
+    findings.into_iter().map(|finding| finding.places).sum()
 }
 
 /// Returns the number of damaged places in words.

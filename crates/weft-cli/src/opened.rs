@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use weft_links::LinkOptions;
-use weft_store::log::{IntentLog, given_up, needs_log};
+use weft_store::log::{IntentLog, needs_log};
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner, replaceable};
 use weft_store::{Cookie, ErrorKind, Ino, Location, OpenOptions, Store};
 use weft_vfs::{Options, SystemClock, Vfs};
@@ -72,7 +72,7 @@ impl Opened {
         // Printed once, for any number of attempts.
         crate::notes::tell(note);
         for lost in &volume.given_up {
-            tracing::warn!("going on without what is lost, as asked for: {}", given_up(lost));
+            tracing::warn!("going on without what is lost, as asked for: {lost}");
         }
         for copy in &volume.set_aside {
             tracing::info!("kept a copy of what is given up: {}", copy.display());

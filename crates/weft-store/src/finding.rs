@@ -44,8 +44,18 @@ pub enum Outcome {
     Repaired,
 }
 
-/// Begins the finding that advises on others while nothing is repaired; it is no damage of its own.
-pub(crate) const NOTHING_REPAIRED: &str = "nothing is repaired while";
+/// The subject of a finding, as far as the way out depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Bytes of a file: only a copy of them can make that good.
+    Bytes,
+    /// A segment file that is lost, and with it bytes of the files that other findings name.
+    SegmentFile,
+    /// Other findings: it advises on them, and is no damage of its own.
+    Findings,
+    /// Anything else.
+    Other,
+}
 
 /// Something a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,43 +67,47 @@ pub struct Finding {
     pub what: String,
     /// Damage or not, and repaired or not.
     pub outcome: Outcome,
+    /// The subject.
+    pub subject: Subject,
+    /// Number of places that it tells of: more than one if it stands for others, none if it only
+    /// advises on them.
+    pub places: usize,
 }
 
 impl Finding {
-    /// True if bytes of a file are damaged: only a copy of them can make that good. As the checks
-    /// word it.
-    pub fn is_of_bytes(&self) -> bool {
-        self.what.starts_with("bytes ") && self.what.contains(" are damaged")
+    /// A finding of one place, at `path` or of the volume as a whole.
+    pub fn new(path: Option<Vec<u8>>, what: impl Into<String>, outcome: Outcome) -> Finding {
+        Finding { path, what: what.into(), outcome, subject: Subject::Other, places: 1 }
     }
 
-    /// True if a segment file is lost, and with it bytes of the files that other findings name. As
-    /// the checks word it.
-    pub fn is_of_segment_file(&self) -> bool {
-        self.path.is_none() && self.what.starts_with("segment file ")
+    /// Damage to the volume as a whole.
+    pub fn damage(what: impl Into<String>) -> Finding {
+        Finding::new(None, what, Outcome::Damaged)
+    }
+
+    /// The same about `subject`.
+    #[must_use]
+    pub fn about(self, subject: Subject) -> Finding {
+        Finding { subject, ..self }
+    }
+
+    /// The same of so many places.
+    #[must_use]
+    pub fn of_places(self, places: usize) -> Finding {
+        Finding { places, ..self }
     }
 
     /// Stands for `count` findings beyond those of the same kind that are reported.
     pub(crate) fn more(count: usize, outcome: Outcome) -> Finding {
-        Finding { path: None, what: format!("and {count} more of the same kind"), outcome }
+        Finding::new(None, format!("and {count} more of the same kind"), outcome).of_places(count)
     }
 
-    /// Stands for `count` damaged ranges of a file, up to byte `end`, beyond those that are
-    /// reported.
-    pub(crate) fn more_bytes(count: usize, end: i64) -> Finding {
+    /// Stands for `count` damaged ranges of the file at `path`, up to byte `end`, beyond those that
+    /// are reported.
+    pub(crate) fn more_bytes(path: Vec<u8>, count: usize, end: i64) -> Finding {
         let last = end - 1;
         let what = format!("bytes in {count} more places are damaged, the last of them byte {last}");
-        Finding { path: None, what, outcome: Outcome::Damaged }
-    }
-
-    /// Counts the places that it tells of: more than one if it stands for others, none if it only
-    /// advises on them.
-    pub fn places(&self) -> usize {
-        if self.what.starts_with(NOTHING_REPAIRED) {
-            return 0;
-        }
-        let rest = self.what.strip_prefix("and ").or_else(|| self.what.strip_prefix("bytes in "));
-        let count = rest.and_then(|rest| rest.split_once(" more ")).and_then(|(count, _)| count.parse().ok());
-        count.unwrap_or(1)
+        Finding::new(Some(path), what, Outcome::Damaged).about(Subject::Bytes).of_places(count)
     }
 }
 

@@ -13,8 +13,8 @@
 //! records that `scan` reads sector by sector (`sector`) and a header that names the last mounts
 //! (`slot`). docs/reference/format.md has the layout.
 
+mod data_loss;
 mod file;
-mod given_up;
 mod in_file;
 mod judge;
 mod scan;
@@ -23,8 +23,8 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
+pub use data_loss::DataLoss;
 pub use file::{IntentLog, Loss, Misfit, Sync, behind, epoch_as_of, misfit};
-pub use given_up::given_up;
 pub use judge::needs_log;
 pub use slot::Behind;
 
@@ -58,7 +58,7 @@ pub trait LogReplay {
 
     /// Looks for what the volume that says `header` of itself needs of it. Tells what is lost, if
     /// that is accepted. `Lost` if it is not: then nothing was changed.
-    fn check(&mut self, header: &Header) -> Result<Option<String>>;
+    fn check(&mut self, header: &Header) -> Result<Option<DataLoss>>;
 
     /// The next records of `epoch` that begin after operation `after`, in order; none if there are
     /// no more.
@@ -68,8 +68,9 @@ pub trait LogReplay {
     /// others. `Lost` if they are damaged, unless that is accepted.
     fn carried(&self, epoch: u64) -> Result<Vec<Record>>;
 
-    /// Words for records that [`LogReplay::records`] gave up, as that is accepted.
-    fn take_given_up(&self) -> Option<String>;
+    /// Returns the loss that [`LogReplay::records`] gave up, as that is accepted. Each is reported
+    /// once.
+    fn take_given_up(&self) -> Option<DataLoss>;
 
     /// Copies a log beside itself before a part of it is given up. Returns the place of the copy.
     fn set_aside(&self) -> Result<Option<String>>;

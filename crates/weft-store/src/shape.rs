@@ -43,7 +43,7 @@ impl Misfit {
             (Weight::Note, ..) => Outcome::Note,
             _ => Outcome::Damaged,
         };
-        Finding { path: None, what: format!("schema: {}", self.what), outcome }
+        Finding::new(None, format!("schema: {}", self.what), outcome)
     }
 }
 

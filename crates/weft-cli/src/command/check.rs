@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
 use weft_store::sqlite::{Closing, Giving, close_to_others, give_to_owner};
-use weft_store::{CheckOptions, Finding, Location, Outcome, Repair};
+use weft_store::{CheckOptions, Finding, Location, Outcome, Repair, Subject};
 
 /// Checks a volume. Exit code 0: it is whole; 1: damage was found, repaired or not.
 pub fn run(arguments: &Check) -> Result<ExitCode> {
@@ -85,7 +85,7 @@ fn permissions(location: &Location, repair: Repair) -> Vec<Finding> {
     let giving = if repair == Repair::No { Giving::Look } else { Giving::Give };
     let lines = |path| [close_to_others(path, closing), give_to_owner(path, giving)].concat();
     let lines = location.path().map(lines).unwrap_or_default();
-    let finding = |what| Finding { path: None, what, outcome: Outcome::Note };
+    let finding = |what| Finding::new(None, what, Outcome::Note);
     lines.into_iter().map(finding).collect()
 }
 
@@ -106,7 +106,7 @@ pub(super) fn print_verdict(location: &Location, verdict: &str) {
 
 /// Adds the remedy to the first segment file that is lost.
 pub(super) fn advise_on_segments(findings: &mut [Finding], mounted: Option<&Path>) {
-    let Some(first) = findings.iter_mut().find(|finding| finding.is_of_segment_file()) else { return };
+    let Some(first) = findings.iter_mut().find(|finding| finding.subject == Subject::SegmentFile) else { return };
     first.what.push_str(match mounted {
         None => {
             ": put it back from a copy; without one 'weft mount --accept-loss VOLUME DIRECTORY' goes on without the \
@@ -137,11 +137,11 @@ fn advice(findings: &[Finding], mounted: Option<&Path>) -> Advice {
         return Advice::Finding;
     }
     let repair = if mounted.is_some() { REPAIR_UNMOUNTED } else { REPAIR };
-    let Some(first) = damaged.iter().find(|finding| finding.is_of_bytes()) else {
+    let Some(first) = damaged.iter().find(|finding| finding.subject == Subject::Bytes) else {
         return Advice::Repair(repair, None);
     };
     let remedy = from_a_copy(first.path.as_deref().unwrap_or_default(), mounted);
-    match damaged.iter().all(|finding| finding.is_of_bytes() || finding.is_of_segment_file()) {
+    match damaged.iter().all(|finding| matches!(finding.subject, Subject::Bytes | Subject::SegmentFile)) {
         true => Advice::Bytes(remedy),
         false => Advice::Repair(repair, Some(remedy)),
     }
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     fn damaged(what: &str) -> Finding {
-        Finding { path: None, what: what.into(), outcome: Outcome::Damaged }
+        Finding::damage(what)
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
     fn no_repair_is_advised_against_damaged_bytes() {
         let path = Some(b"/a b/c".to_vec());
         let bytes = "bytes 0 to 65535 are damaged: block 1 has other bytes than were written";
-        let bytes = Finding { path, ..damaged(bytes) };
+        let bytes = Finding { path, ..damaged(bytes) }.about(Subject::Bytes);
         let alone = advice(std::slice::from_ref(&bytes), None);
         for repairing in [false, true] {
             let text = verdict(1, 0, repairing, &alone);
@@ -269,8 +269,9 @@ mod tests {
     #[test]
     fn files_of_a_mounted_volume_are_copied_over_in_the_mount() {
         let bytes = damaged("bytes 0 to 65535 are damaged: block 1 lies in a segment file that is missing");
-        let bytes = Finding { path: Some(b"/c".to_vec()), ..bytes };
-        let mut findings = [damaged("segment file s/1.seg is missing"), bytes, damaged("a row is damaged")];
+        let bytes = Finding { path: Some(b"/c".to_vec()), ..bytes }.about(Subject::Bytes);
+        let segment = damaged("segment file s/1.seg is missing").about(Subject::SegmentFile);
+        let mut findings = [segment, bytes, damaged("a row is damaged")];
         let mounted = Some(Path::new("/mnt"));
         advise_on_segments(&mut findings, mounted);
         assert_eq!(

@@ -4,7 +4,7 @@ use super::judge::{Found, judge, missing, needs_log};
 use super::scan::{Head, Kind, sectors};
 use super::sector::{NUMBER_MAX, ROOM, SECTOR, Stamp, VolumeId};
 use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
-use super::{LogSync, Record, epoch_without_log};
+use super::{DataLoss, LogSync, Record, epoch_without_log};
 use crate::copies;
 use crate::error::{Error, Result};
 use crate::files;
@@ -124,11 +124,15 @@ pub fn misfit(path: &Path, header: &Header) -> Result<Option<Misfit>> {
             log.find(header)?;
             let found = log.found;
             let has_operations = !found.records.is_empty() || !found.carried.is_empty();
-            Ok(found.lost.map(|why| Misfit { why, is_ahead: found.is_ahead, has_operations }))
+            Ok(found.lost.map(|lost| Misfit { why: lost.to_string(), is_ahead: found.is_ahead, has_operations }))
         }
         None => {
             let is_missed = needs_log(header.counters.epoch);
-            Ok(is_missed.then(|| Misfit { why: missing(path, header), is_ahead: false, has_operations: false }))
+            Ok(is_missed.then(|| Misfit {
+                why: missing(path, header).to_string(),
+                is_ahead: false,
+                has_operations: false,
+            }))
         }
     }
 }
@@ -245,10 +249,10 @@ impl IntentLog {
 
     /// Looks for what the volume that says `header` of itself needs of it. Tells what is lost, if
     /// that is accepted. `Lost` if it is not: then nothing was changed.
-    pub fn check(&mut self, header: &Header) -> Result<Option<String>> {
+    pub fn check(&mut self, header: &Header) -> Result<Option<DataLoss>> {
         self.find(header)?;
         match (&self.found.lost, self.loss) {
-            (Some(lost), Loss::Refuse) => Err(Error::Lost(lost.clone())),
+            (Some(lost), Loss::Refuse) => Err(Error::Lost(lost.to_string())),
             (lost, _) => Ok(lost.clone()),
         }
     }

@@ -1,8 +1,8 @@
 //! The intent log in a file, as an operation log.
 
 use super::{
-    Behind, IntentLog, LogAppends, LogEpochs, LogReplay, LogSync, Loss, OperationLog, Record, epoch_without_log,
-    needs_log,
+    Behind, DataLoss, IntentLog, LogAppends, LogEpochs, LogReplay, LogSync, Loss, OperationLog, Record,
+    epoch_without_log, needs_log,
 };
 use crate::batch::Batch;
 use crate::error::Result;
@@ -21,7 +21,7 @@ impl LogReplay for IntentLog {
         IntentLog::loss(self)
     }
 
-    fn check(&mut self, header: &Header) -> Result<Option<String>> {
+    fn check(&mut self, header: &Header) -> Result<Option<DataLoss>> {
         IntentLog::check(self, header)
     }
 
@@ -34,7 +34,7 @@ impl LogReplay for IntentLog {
         Ok(IntentLog::carried(self).to_vec())
     }
 
-    fn take_given_up(&self) -> Option<String> {
+    fn take_given_up(&self) -> Option<DataLoss> {
         // Checking it told of all.
         None
     }

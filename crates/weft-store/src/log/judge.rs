@@ -6,10 +6,10 @@
 //! when it was written. A bad record below the highest such position, or a rotten one, is damage; a
 //! bad one above was never acknowledged.
 
-use super::Record;
 use super::scan::{Halves, Item, Kind};
 use super::sector::SECTOR;
 use super::slot::{HEADER_BYTES, Slot, Slots, Stage};
+use super::{DataLoss, Record};
 use crate::error::{Error, Result};
 use crate::row::OpNo;
 use crate::store::Header;
@@ -34,7 +34,7 @@ pub(super) struct Found {
     pub(super) epoch_max: u64,
     /// The reason that the log and the database cannot be used together without losing synced
     /// operations.
-    pub(super) lost: Option<String>,
+    pub(super) lost: Option<DataLoss>,
     /// True if the log knows of commits that the database lacks.
     pub(super) is_ahead: bool,
 }
@@ -45,13 +45,13 @@ impl Found {
         Found { is_free: true, ..Found::default() }
     }
 
-    fn without(why: String) -> Found {
-        Found { lost: Some(why), ..Found::free() }
+    fn without(lost: DataLoss) -> Found {
+        Found { lost: Some(lost), ..Found::free() }
     }
 
     /// The same, as the log knows of commits that the database lacks.
-    fn ahead(why: String) -> Found {
-        Found { is_ahead: true, ..Found::without(why) }
+    fn ahead(lost: DataLoss) -> Found {
+        Found { is_ahead: true, ..Found::without(lost) }
     }
 }
 
@@ -61,13 +61,28 @@ pub fn needs_log(epoch: u64) -> bool {
 }
 
 /// Describes a volume that needs its log and has none at `path`.
-pub(super) fn missing(path: &Path, header: &Header) -> String {
-    format!(
-        "the intent log {} is missing, and the volume was not unmounted cleanly: what was synced after commit {} is in it alone; \
-         put the file back, or mount with --accept-loss, which gives that up",
+pub(super) fn missing(path: &Path, header: &Header) -> DataLoss {
+    let cause = format!(
+        "the intent log {} is missing, and the volume was not unmounted cleanly: what was synced after commit {} is in \
+         it alone",
         path.display(),
         header.commit.0
-    )
+    );
+    DataLoss::new(cause, "put the file back, or mount with --accept-loss, which gives that up")
+}
+
+/// Describes a log that is of another moment than the database with `header`, for this `cause`.
+fn apart(cause: String, header: &Header) -> DataLoss {
+    if !needs_log(header.counters.epoch) {
+        let advice = "put the files of one moment together, or mount with --accept-loss, which keeps the database";
+        return DataLoss::new(cause, advice);
+    }
+    let cost = format!("what was synced after commit {}", header.commit.0);
+    let advice = format!(
+        "put the files of one moment together; without them 'weft check --salvage VOLUME NEW' brings all that can be \
+         verified to a new volume, and a mount with --accept-loss gives up {cost}"
+    );
+    DataLoss::new(cause, advice).costing(cost)
 }
 
 /// Looks at the log in `file`, of the volume that says `header` of itself.
@@ -82,15 +97,6 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
     let epoch = header.counters.epoch;
     let is_needed = needs_log(epoch);
     let name = path.display();
-    let give_up = if is_needed {
-        format!(
-            "put the files of one moment together; without them 'weft check --salvage VOLUME NEW' brings all that can be \
-             verified to a new volume, and a mount with --accept-loss gives up what was synced after commit {}",
-            header.commit.0
-        )
-    } else {
-        "put the files of one moment together, or mount with --accept-loss, which keeps the database".to_owned()
-    };
     if slots.is_blank && !is_needed {
         return Ok(Found::free());
     }
@@ -103,15 +109,15 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
             Some(_) => "is the intent log of another volume",
             None => "is not an intent log, or its start is damaged",
         };
-        return Ok(Found::without(format!("{name} {what}; {give_up}")));
+        return Ok(Found::without(apart(format!("{name} {what}"), header)));
     }
     if let Some(later) = ours().find(|slot| slot.epoch > epoch && slot.stage > Stage::Prepared) {
         let why = format!(
             "the database is older than its intent log {name}, or was used apart from it: it ends with commit {}, of mount \
-             {epoch}, and the log goes on after commit {}, of mount {}; {give_up}",
+             {epoch}, and the log goes on after commit {}, of mount {}",
             header.commit.0, later.commit, later.epoch
         );
-        return Ok(Found::ahead(why));
+        return Ok(Found::ahead(apart(why, header)));
     }
     if !is_needed {
         return Ok(Found::free());
@@ -128,20 +134,19 @@ fn look(path: &Path, file: &File, slots: &Slots, header: &Header) -> Result<Foun
         } else {
             format!("the intent log {name} is not of mount {epoch}, as the database is, or its start is damaged")
         };
-        return Ok(Found::without(format!("{why}; {give_up}")));
+        return Ok(Found::without(apart(why, header)));
     };
     let io = |source| Error::Io { what: "cannot read the intent log", path: path.into(), source };
     let len = file.metadata().map_err(io)?.len();
     let cut = (len < HEADER_BYTES + 2 * own.half_bytes).then_some(len);
     let halves = Halves::read(file, header.uuid, epoch, own.half_bytes).map_err(io)?;
     let prepared = ours().find(|slot| slot.epoch > epoch).map(|slot| slot.epoch);
-    Ok(Walk { name: name.to_string(), give_up, slot: own, cut, prepared, halves, header }.found())
+    Ok(Walk { name: name.to_string(), slot: own, cut, prepared, halves, header }.found())
 }
 
 /// Goes through the records.
 struct Walk<'a> {
     name: String,
-    give_up: String,
     slot: Slot,
     /// Bytes of the file, if it lacks some.
     cut: Option<u64>,
@@ -163,10 +168,12 @@ impl Walk<'_> {
         if is_later && found.lost.is_none() {
             let (name, commit) = (&self.name, self.header.commit.0);
             found.is_ahead = true;
-            found.lost = Some(format!(
-                "the database is older than its intent log {name}, which has operations of mount {}; the database ends with commit {commit}, of mount {}; {}",
-                self.halves.epoch_max, self.slot.epoch, self.give_up
-            ));
+            let cause = format!(
+                "the database is older than its intent log {name}, which has operations of mount {}; the database ends \
+                 with commit {commit}, of mount {}",
+                self.halves.epoch_max, self.slot.epoch
+            );
+            found.lost = Some(apart(cause, self.header));
         }
         // A record that no other one vouches for may have been in the part that is gone.
         if let Some(len) = self.cut.filter(|_| found.lost.is_none()) {
@@ -209,23 +216,25 @@ impl Walk<'_> {
             // They may be of commits that the database lacks.
             found.carried.clear();
         }
-        let name = &self.name;
-        found.lost = Some(match found.records.last() {
-            Some(last) => format!(
-                "the database is older than its intent log {name}: it ends with commit {}, and {ahead} \
-                 (its write-ahead log, -wal, may be lost); the log has operations {} to {}, which go on \
-                 from that commit; put the files of one moment together; without them \
-                 'weft check --salvage VOLUME NEW' brings all that can be verified to a new volume, and \
-                 these operations, and a mount with --accept-loss applies them and gives up what followed",
-                self.header.commit.0, next.0, last.last.0
-            ),
-            None => format!(
-                "the database is older than its intent log {name}: it ends with commit {}, and {ahead} (its \
-                 write-ahead log, -wal, may be lost); {}",
-                self.header.commit.0, self.give_up
-            ),
-        });
+        found.lost = Some(self.older(found.records.last(), &ahead));
         start
+    }
+
+    /// Describes a database that lacks a commit, as `ahead` says, and from which records up to
+    /// `last` go on.
+    fn older(&self, last: Option<&Record>, ahead: &str) -> DataLoss {
+        let (name, commit, next) = (&self.name, self.header.commit.0, self.header.counters.op.next());
+        let cause = format!(
+            "the database is older than its intent log {name}: it ends with commit {commit}, and {ahead} (its \
+             write-ahead log, -wal, may be lost)"
+        );
+        let Some(last) = last else { return apart(cause, self.header) };
+        let cause =
+            format!("{cause}; the log has operations {} to {}, which go on from that commit", next.0, last.last.0);
+        let advice = "put the files of one moment together; without them 'weft check --salvage VOLUME NEW' brings all \
+                      that can be verified to a new volume, and these operations, and a mount with --accept-loss \
+                      applies them and gives up what followed";
+        DataLoss::new(cause, advice).costing("what followed")
     }
 
     /// Describes a commit that the log knows of and the database lacks, if there is one.
@@ -293,7 +302,7 @@ impl Walk<'_> {
         start
     }
 
-    fn damage(&self, at: u64, next: OpNo, seen: Option<OpNo>) -> String {
+    fn damage(&self, at: u64, next: OpNo, seen: Option<OpNo>) -> DataLoss {
         let byte = HEADER_BYTES + at % (2 * self.slot.half_bytes);
         let which = match seen.filter(|seen| *seen > next) {
             Some(seen) => format!("operations {} to {}", next.0, seen.0),
@@ -306,11 +315,9 @@ impl Walk<'_> {
         self.bad(&how, &format!("{which}, which were synced, cannot be read"))
     }
 
-    fn bad(&self, how: &str, what: &str) -> String {
-        format!(
-            "the intent log {} {how}: {what}; put back a copy of the file, or mount with --accept-loss, which gives them up",
-            self.name
-        )
+    fn bad(&self, how: &str, what: &str) -> DataLoss {
+        let advice = "put back a copy of the file, or mount with --accept-loss, which gives them up";
+        DataLoss::new(format!("the intent log {} {how}: {what}", self.name), advice)
     }
 
     /// The other half, or what follows in the half of the last of those `needed` if they lie in

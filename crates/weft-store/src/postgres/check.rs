@@ -47,7 +47,7 @@ pub fn check(address: &Address, options: CheckOptions, progress: &mut dyn FnMut(
         }
     };
     let outcome = if lease.is_some() { Outcome::Repaired } else { Outcome::Damaged };
-    let fault = fault.map(|what| Finding { path: None, what: what.into(), outcome });
+    let fault = fault.map(|what| Finding::new(None, what, outcome));
     let misfits = shape::misfits(&mut connection)?;
     let shaped = misfits.iter().map(|misfit| misfit.finding(options.repair));
     if is_hopeless(&misfits) {
@@ -102,7 +102,7 @@ fn check_tables(
     }
     findings.extend(tables.findings(lease.is_some()));
     // No repair brings back what was logged.
-    findings.extend(waiting.lost.map(|what| Finding { path: None, what, outcome: Outcome::Damaged }));
+    findings.extend(waiting.lost.map(Finding::damage));
     Ok(findings)
 }
 
@@ -272,7 +272,7 @@ pub(super) struct Unneeded {
 impl Unneeded {
     fn findings(self, is_repair: bool) -> impl Iterator<Item = Finding> {
         let outcome = move |without| if is_repair { Outcome::Repaired } else { without };
-        let finding = move |what, without| Finding { path: None, what, outcome: outcome(without) };
+        let finding = move |what, without| Finding::new(None, what, outcome(without));
         let in_use = self.in_use.into_iter().map(|owner| {
             let table = own::table(owner);
             format!("the table {table} is said to be unused, by a row of the table dropped, but blocks need it")

@@ -14,7 +14,7 @@ use super::statements as sql;
 use super::waiting::Order;
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::log::{Loss, Record, needs_log};
+use crate::log::{DataLoss, Loss, Record, needs_log};
 use crate::round_trips::Class;
 use crate::row::OpNo;
 use crate::store::Header;
@@ -44,10 +44,10 @@ pub struct Intents {
 /// Operations of the log that are given up, as loss is accepted.
 #[derive(Default)]
 struct GivenUp {
-    /// Words for them that nobody was told yet.
-    untold: Option<String>,
-    /// The words last told.
-    told: Option<String>,
+    /// The loss that nobody was told of yet.
+    untold: Option<DataLoss>,
+    /// The loss last told.
+    told: Option<DataLoss>,
     /// True if their rows were copied.
     is_set_aside: bool,
 }
@@ -100,7 +100,7 @@ impl Intents {
 
     /// Looks whether the log is there that the volume, which says `header` of itself, needs. Tells
     /// of one that is gone, if that is accepted.
-    pub fn check(&self, header: &Header) -> Result<Option<String>> {
+    pub fn check(&self, header: &Header) -> Result<Option<DataLoss>> {
         let gone = self
             .shared
             .store
@@ -152,7 +152,7 @@ impl Intents {
     }
 
     /// An error, unless loss is accepted; that is to be told then.
-    fn refuse(&self, lost: String) -> Result<()> {
+    fn refuse(&self, lost: DataLoss) -> Result<()> {
         self.refuse_unless_accepted(&lost)?;
         let mut given_up = self.given_up.lock();
         if given_up.told.as_ref() != Some(&lost) {
@@ -161,16 +161,16 @@ impl Intents {
         Ok(())
     }
 
-    fn refuse_unless_accepted(&self, lost: &str) -> Result<()> {
+    fn refuse_unless_accepted(&self, lost: &DataLoss) -> Result<()> {
         match self.shared.store.loss {
-            Loss::Refuse => Err(Error::Lost(lost.to_owned())),
+            Loss::Refuse => Err(Error::Lost(lost.to_string())),
             Loss::Accept => Ok(()),
         }
     }
 
-    /// Returns words for operations that [`Intents::records`] gave up, as loss is accepted. Each is
+    /// Returns the operations that [`Intents::records`] gave up, as loss is accepted. Each is
     /// reported once.
-    pub fn take_given_up(&self) -> Option<String> {
+    pub fn take_given_up(&self) -> Option<DataLoss> {
         let mut given_up = self.given_up.lock();
         let untold = given_up.untold.take();
         if untold.is_some() {

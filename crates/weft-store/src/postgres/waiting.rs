@@ -9,7 +9,7 @@ use super::open::look;
 use super::read::{self, get, int, unsigned};
 use super::statements as sql;
 use crate::error::{Error, Result};
-use crate::log::{Record, needs_log};
+use crate::log::{DataLoss, Record, needs_log};
 use crate::row::OpNo;
 use crate::store::Header;
 use crate::sums;
@@ -41,7 +41,7 @@ impl Order {
 
     /// The next records that begin after operation `after`: as many as may be in memory together,
     /// none if there are no more; and what is lost behind them.
-    pub(super) fn page(&mut self, connection: &mut Connection, after: i64) -> Result<(Vec<Record>, Option<String>)> {
+    pub(super) fn page(&mut self, connection: &mut Connection, after: i64) -> Result<(Vec<Record>, Option<DataLoss>)> {
         let epoch = int(self.epoch);
         let limit = Box::new(TOGETHER_MAX);
         let sizes = connection.query(WHAT, sql::INTENTS_SIZES, vec![Box::new(epoch), Box::new(after), limit])?;
@@ -69,7 +69,7 @@ impl Order {
     }
 
     /// The record of a row `first, last, bytes`, or what is lost.
-    fn record(&mut self, row: &tokio_postgres::Row) -> Result<std::result::Result<Record, String>> {
+    fn record(&mut self, row: &tokio_postgres::Row) -> Result<std::result::Result<Record, DataLoss>> {
         let (first, last): (i64, i64) = (get(row, 0)?, get(row, 1)?);
         let mut bytes: Vec<u8> = get(row, 2)?;
         let (Ok(first), Ok(last)) = (u64::try_from(first), u64::try_from(last)) else {
@@ -86,7 +86,7 @@ impl Order {
     }
 
     /// Reads the bytes that the last commit could not store, or returns words for their loss.
-    pub(super) fn carried(&self, connection: &mut Connection) -> Result<std::result::Result<Option<Record>, String>> {
+    pub(super) fn carried(&self, connection: &mut Connection) -> Result<std::result::Result<Option<Record>, DataLoss>> {
         let rows = connection.query(WHAT, sql::CARRIED, vec![Box::new(int(self.epoch))])?;
         let Some(row) = rows.first() else { return Ok(Ok(None)) };
         let (last, mut bytes): (i64, Vec<u8>) = (get(row, 0)?, get(row, 1)?);
@@ -95,9 +95,9 @@ impl Order {
         Ok(if is_last && self.is_summed((first.0, last.0), &mut bytes) {
             Ok(Some(Record { first: last, last, bytes }))
         } else {
-            Err("the row of the table intents that has what was synced over damaged blocks is damaged: that is lost; \
-                 restore the table, or mount with --accept-loss, which goes on without"
-                .to_owned())
+            let cause =
+                "the row of the table intents that has what was synced over damaged blocks is damaged: that is lost";
+            Err(DataLoss::new(cause, ADVICE))
         })
     }
 
@@ -109,7 +109,7 @@ impl Order {
 
     /// Returns the loss if the log as a whole is gone. Epochs of older programs, which are even,
     /// have no mark whose absence would tell.
-    pub(super) fn gone(&self, connection: &mut Connection) -> Result<Option<String>> {
+    pub(super) fn gone(&self, connection: &mut Connection) -> Result<Option<DataLoss>> {
         if !needs_log(self.epoch) {
             return Ok(None);
         }
@@ -118,18 +118,18 @@ impl Order {
         let is_there =
             row.transpose()?.is_some_and(|(last, bytes)| last == 0 && bytes == marker(&self.uuid, self.epoch));
         Ok((!is_there).then(|| {
-            format!(
+            let cause = format!(
                 "the volume was not unmounted cleanly, and the table intents is not the one that its last mount wrote: \
-                 what was synced after operation {} is lost; restore the table, or mount with --accept-loss, which \
-                 goes on without",
+                 what was synced after operation {} is lost",
                 self.next - 1
-            )
+            );
+            DataLoss::new(cause, ADVICE)
         }))
     }
 
     /// Returns the loss if there are rows of an epoch that has not begun. Those of earlier ones
     /// mean nothing.
-    pub(super) fn later(&self, connection: &mut Connection) -> Result<Option<String>> {
+    pub(super) fn later(&self, connection: &mut Connection) -> Result<Option<DataLoss>> {
         let rows = connection.query(WHAT, sql::LATER_INTENT, vec![Box::new(int(self.epoch))])?;
         let first = rows.first().map(|row| get::<i64>(row, 0)).transpose()?;
         Ok(first.map(|first| lost(first.unsigned_abs(), "has an epoch that has not begun")))
@@ -141,32 +141,35 @@ impl Order {
     }
 }
 
-fn lost(op: u64, how: &str) -> String {
-    format!(
-        "the row of operation {op} in the table intents {how}: what was synced from there on is lost; \
-         restore the table, or mount with --accept-loss, which goes on without"
-    )
+/// Advice where rows of the log are lost.
+const ADVICE: &str = "restore the table, or mount with --accept-loss, which goes on without";
+
+fn lost(op: u64, how: &str) -> DataLoss {
+    let cause = format!("the row of operation {op} in the table intents {how}: what was synced from there on is lost");
+    DataLoss::new(cause, ADVICE)
 }
 
 /// Returns the operations of the volume with `header` that wait in the log, in the transaction in
 /// which the header was read.
 pub(super) fn verify(connection: &mut Connection, header: &Header) -> Result<Waiting> {
     let mut order = Order::of(header, header.counters.epoch);
-    let mut found = Waiting { lost: order.gone(connection)?.or(order.later(connection)?), ..Waiting::default() };
+    let mut found = Waiting::default();
+    let mut lost = order.gone(connection)?.or(order.later(connection)?);
     match order.carried(connection)? {
         Ok(carried) => found.is_carried = carried.is_some(),
-        Err(lost) => found.lost = found.lost.or(Some(lost)),
+        Err(carried) => lost = lost.or(Some(carried)),
     }
     let mut after = 0;
     loop {
-        let (records, lost) = order.page(connection, after)?;
-        let is_end = lost.is_some();
-        found.lost = lost.or(found.lost);
+        let (records, behind) = order.page(connection, after)?;
+        let is_end = behind.is_some();
+        lost = behind.or(lost);
         match records.last() {
             Some(last) if !is_end => after = int(last.first.0),
             _ => break,
         }
     }
+    found.lost = lost.map(|lost| lost.to_string());
     found.operations = order.next - 1 - header.counters.op.0;
     Ok(found)
 }

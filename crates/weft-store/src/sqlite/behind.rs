@@ -14,7 +14,7 @@ use super::read::unsigned;
 use super::segments::{Segments, Tail, Unowned};
 use super::sums::SEGMENT;
 use crate::error::{Error, Result};
-use crate::log::{Behind, behind, needs_log};
+use crate::log::{Behind, DataLoss, behind, needs_log};
 use crate::store::Header;
 use rusqlite::Connection;
 
@@ -47,7 +47,7 @@ pub(super) enum Verdict {
     /// It stays for good.
     Keep,
     /// The volume is of different moments: this is why.
-    Refuse(String),
+    Refuse(DataLoss),
 }
 
 /// Judges `segments` of the volume that says `header` of itself.
@@ -71,13 +71,15 @@ pub(super) fn judge(
         Some(Behind::Kept) | None => return Ok(Verdict::Keep),
         Some(Behind::Nothing) => {}
     }
-    Ok(Verdict::Refuse(format!(
+    let cause = format!(
         "the database is older than the segments in {}: it ends with commit {}, after which the volume was unmounted \
-         cleanly, and they go on behind that; put the files of one moment together, or mount with --accept-loss, \
-         which keeps the database, and leaves there what it does not know",
+         cleanly, and they go on behind that",
         segments.directory().display(),
         header.commit.0
-    )))
+    );
+    let advice = "put the files of one moment together, or mount with --accept-loss, which keeps the database, and \
+                  leaves there what it does not know";
+    Ok(Verdict::Refuse(DataLoss::new(cause, advice)))
 }
 
 /// Returns the reason that the volume is of different moments, if it is.
@@ -88,7 +90,7 @@ pub(super) fn misfit(
     segments: Option<&Segments>,
 ) -> Result<Option<String>> {
     match judge(layout, header, connection, segments)? {
-        Verdict::Refuse(why) => Ok(Some(why)),
+        Verdict::Refuse(lost) => Ok(Some(lost.to_string())),
         Verdict::Hold | Verdict::Keep => Ok(None),
     }
 }

@@ -21,7 +21,7 @@ mod parts;
 mod rules;
 mod survey;
 
-pub(super) use damaged::give_up_attributes;
+pub(super) use damaged::{Offender, give_up_attributes};
 pub(super) use moments::newest;
 pub(super) use survey::{path_of, refuse_damage, refuse_damaged_rows, survey};
 
@@ -103,7 +103,7 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
 
 /// The finding about a volume of which nothing else can be asked.
 fn damage(what: String) -> Finding {
-    Finding { path: None, what, outcome: Outcome::Damaged }
+    Finding::damage(what)
 }
 
 /// Checks a volume where nothing can be written, by a copy of its database.
@@ -355,11 +355,11 @@ impl Checker<'_> {
     }
 
     fn note(&mut self, what: String) {
-        self.findings.push(Finding { path: None, what, outcome: Outcome::Note });
+        self.findings.push(Finding::new(None, what, Outcome::Note));
     }
 
     fn volume_finding(&mut self, what: String) {
-        self.findings.push(Finding { path: None, what, outcome: Outcome::Damaged });
+        self.findings.push(Finding::damage(what));
     }
 
     /// Returns the outcome of damage that this check can put right.
@@ -372,7 +372,7 @@ impl Checker<'_> {
 
     fn find(&mut self, ino: i64, what: String, outcome: Outcome) -> Result<()> {
         let path = Some(self.path(ino, None)?);
-        self.findings.push(Finding { path, what, outcome });
+        self.findings.push(Finding::new(path, what, outcome));
         Ok(())
     }
 
@@ -396,13 +396,13 @@ impl Checker<'_> {
             while let Some(row) = rows.next().map_err(failed)? {
                 count += 1;
                 if count <= FINDINGS_MAX {
-                    found.push((row.get::<_, Option<i64>>(0).unwrap_or(None), bytes(row, 1), text(row, 2)));
+                    found.push(Offender::read(row, rule));
                 }
             }
         }
-        for (ino, name, what) in found {
+        for Offender { ino, name, what, subject } in found {
             let path = ino.map(|ino| self.path(ino, name.as_deref())).transpose()?;
-            self.findings.push(Finding { path, what, outcome });
+            self.findings.push(Finding::new(path, what, outcome).about(subject));
         }
         if count > FINDINGS_MAX {
             self.findings.push(Finding::more(count - FINDINGS_MAX, outcome));

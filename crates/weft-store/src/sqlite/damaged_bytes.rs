@@ -2,7 +2,7 @@
 //! is named, however many ranges others have.
 
 use crate::error::Result;
-use crate::finding::{Finding, Outcome};
+use crate::finding::{Finding, Outcome, Subject};
 use std::ops::Range;
 
 /// Most ranges of one file that are reported; the rest are only counted.
@@ -63,10 +63,10 @@ impl DamagedBytes {
         let mut findings = Vec::new();
         for file in self.files {
             let path = path(file.ino)?;
-            let finding = |what| Finding { path: Some(path.clone()), what, outcome: Outcome::Damaged };
+            let finding = |what| Finding::new(Some(path.clone()), what, Outcome::Damaged).about(Subject::Bytes);
             findings.extend(file.ranges.iter().map(|range| finding(range.told())));
             if file.more > 0 {
-                findings.push(Finding { path: Some(path), ..Finding::more_bytes(file.more, file.end) });
+                findings.push(Finding::more_bytes(path, file.more, file.end));
             }
         }
         Ok(findings)
@@ -89,8 +89,8 @@ mod tests {
     fn told(damaged: DamagedBytes) -> Vec<(String, usize)> {
         let path = |ino: i64| Ok(format!("/{ino}").into_bytes());
         let findings = damaged.findings(path).expect("paths are known");
-        assert!(findings.iter().all(Finding::is_of_bytes));
-        findings.iter().map(|finding| (finding.to_string(), finding.places())).collect()
+        assert!(findings.iter().all(|finding| finding.subject == Subject::Bytes));
+        findings.iter().map(|finding| (finding.to_string(), finding.places)).collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::open::Beside;
 use super::read::unsigned;
 use super::segments::Segments;
 use crate::error::{Error, Result};
-use crate::finding::{Finding, Outcome};
+use crate::finding::{Finding, Outcome, Subject};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,6 +47,6 @@ pub(super) fn find_beside_a_mount(connection: &Connection, segments: &Segments) 
 pub(super) fn findings(lost: BTreeMap<u32, String>) -> Vec<Finding> {
     let more = lost.len().saturating_sub(FILES_MAX);
     let told = lost.into_values().take(FILES_MAX);
-    let told = told.map(|what| Finding { path: None, what, outcome: Outcome::Damaged });
+    let told = told.map(|what| Finding::damage(what).about(Subject::SegmentFile));
     told.chain((more > 0).then(|| Finding::more(more, Outcome::Damaged))).collect()
 }

@@ -279,12 +279,12 @@ fn open_for(path: &Path, loss: Loss, purpose: Purpose) -> Result<Volume> {
     let loss = match behind::judge(&layout, &header, &connection, segments.as_deref())? {
         Verdict::Hold => loss,
         Verdict::Keep => Loss::Accept,
-        Verdict::Refuse(why) if loss == Loss::Refuse => {
+        Verdict::Refuse(lost) if loss == Loss::Refuse => {
             leave_wal(&layout, &connection)?;
-            return Err(Error::Lost(why));
+            return Err(Error::Lost(lost.to_string()));
         }
-        Verdict::Refuse(why) => {
-            given_up.push(why);
+        Verdict::Refuse(lost) => {
+            given_up.push(lost.given_up());
             loss
         }
     };

@@ -8,7 +8,7 @@
 mod files;
 
 use super::blocks::{bytes_at_place, run_of};
-use super::check::{path_of, survey};
+use super::check::{Offender, path_of, survey};
 use super::damaged_bytes::{DamagedBytes, LOST, PAST_END};
 use super::digests::Rows;
 use super::lost_segments;
@@ -52,7 +52,7 @@ fn failed(source: rusqlite::Error) -> Error {
 /// keeps the scrub from going on.
 pub fn scrub(path: &Path, progress: &mut dyn FnMut(Progress)) -> Result<Vec<Finding>> {
     let volume = Beside::open(path)?;
-    let finding = |what| Finding { path: None, what, outcome: Outcome::Damaged };
+    let finding = |what: String| Finding::damage(what);
     // Before this process has the database open.
     if let Some(what) = files::foreign_wal(&volume)? {
         // What is read through it is of another state.
@@ -150,9 +150,9 @@ impl Scrub<'_> {
         self.connection.execute_batch("BEGIN").map_err(failed)?;
         let header = read_header(&self.connection)?;
         let mut findings = Vec::new();
-        for (ino, name, what) in survey(&self.connection, &header, FINDINGS_MAX)? {
+        for Offender { ino, name, what, subject } in survey(&self.connection, &header, FINDINGS_MAX)? {
             let path = ino.map(|ino| path_of(&self.connection, ino, name.as_deref())).transpose()?;
-            findings.push(Finding { path, what, outcome: Outcome::Damaged });
+            findings.push(Finding::new(path, what, Outcome::Damaged).about(subject));
         }
         self.connection.execute_batch("COMMIT").map_err(failed)?;
         Ok(findings)
@@ -228,7 +228,7 @@ impl Scrub<'_> {
             self.connection.execute_batch("BEGIN").map_err(failed)
         };
         for (ino, what) in scan.wrong(true, &mut between)? {
-            findings.push(Finding { path: Some(self.path(ino)?), what: what.into(), outcome: Outcome::Damaged });
+            findings.push(Finding::new(Some(self.path(ino)?), what, Outcome::Damaged));
         }
         self.connection.execute_batch("COMMIT").map_err(failed)?;
         Ok(findings)

@@ -47,7 +47,7 @@ pub(super) fn look(volume: &Beside) -> Result<Waiting> {
         Some(log) => {
             // A mount that accepts the loss applies what is left.
             let mut log = log.with(Loss::Accept);
-            let lost = log.check(&before)?;
+            let lost = log.check(&before)?.map(|lost| lost.to_string());
             let last = log.records().last().map_or(0, |record| record.last.0);
             let is_carried = !log.carried().is_empty();
             Waiting { operations: last.saturating_sub(before.counters.op.0), is_carried, lost }

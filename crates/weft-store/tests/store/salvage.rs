@@ -86,7 +86,7 @@ fn each_damaged_page_costs_no_more_than_what_it_held() {
                     continue;
                 }
             };
-            let damaged = |finding: &Finding| finding.outcome == Outcome::Damaged && !finding.is_of_bytes();
+            let damaged = |finding: &Finding| finding.outcome == Outcome::Damaged && finding.subject != Subject::Bytes;
             assert_eq!(look(&new, Repair::No).into_iter().filter(damaged).collect::<Vec<_>>(), []);
             let after = contents(&*open(&new).expect("opens").store);
             let is_bytes = |missing: &Missing| missing.kind == "bytes";
@@ -162,7 +162,7 @@ fn a_file_with_damaged_bytes_is_brought_and_reading_those_is_an_error() {
         drop(store);
         let damaged = |finding: &Finding| finding.outcome == Outcome::Damaged;
         let found = look(&new, Repair::No).into_iter().filter(damaged).collect::<Vec<_>>();
-        assert!(found.len() == 2 && found.iter().all(Finding::is_of_bytes), "{found:?}");
+        assert!(found.len() == 2 && found.iter().all(|finding| finding.subject == Subject::Bytes), "{found:?}");
     }
 }
 
@@ -177,7 +177,7 @@ fn files_whose_segment_is_gone_are_brought_with_what_is_known_of_them() {
     let segment = new.join("segments/00000001.seg").metadata().expect("there");
     assert!(segment.len() > 100_000 && segment.blocks() < 64, "{segment:?}");
     let found = look(&new, Repair::No);
-    assert!(found.iter().all(|f| f.outcome == Outcome::Note || f.is_of_bytes()), "{found:?}");
+    assert!(found.iter().all(|f| f.outcome == Outcome::Note || f.subject == Subject::Bytes), "{found:?}");
     let contents = contents(&*open(&new).expect("opens").store);
     assert!(contents[&LARGE].2.values().all(Vec::is_empty));
 }

@@ -3,7 +3,7 @@
 
 use super::Vfs;
 use super::unapplied::{Purpose, Replay, UnappliedList, decoded};
-use weft_store::log::{Behind, Loss, Record, epoch_without_log, given_up, needs_log};
+use weft_store::log::{Behind, Loss, Record, epoch_without_log, needs_log};
 use weft_store::{Durability, OpNo};
 use weft_tree::{Error, ErrorKind, Miss, Mutation, Result, Stop, journal};
 
@@ -30,7 +30,7 @@ impl Vfs {
         };
         let lost = log.lock().file.check(&header)?;
         if let Some(lost) = lost {
-            tracing::warn!("going on without what is lost, as asked for: {}", given_up(&lost));
+            tracing::warn!("going on without what is lost, as asked for: {}", lost.given_up());
         }
         let mut replay = Replay::new(purpose);
         let carried = log.lock().file.carried(header.counters.epoch)?;
@@ -42,7 +42,7 @@ impl Vfs {
                 (log.file.records(header.counters.epoch, after)?, log.file.take_given_up())
             };
             if let Some(lost) = lost {
-                tracing::warn!("going on without what is lost, as asked for: {}", given_up(&lost));
+                tracing::warn!("going on without what is lost, as asked for: {}", lost.given_up());
                 self.set_log_aside()?;
             }
             let Some(last) = records.last() else { return replay.finish() };

@@ -20,7 +20,7 @@ pub fn rehearse(location: &Location, waiting: &Waiting) -> Vec<Finding> {
         Some(Err(error)) => {
             let what = format!("the operations in the intent log could not be tried: {error}");
             let outcome = if error.kind() == ErrorKind::Corrupt { Outcome::Damaged } else { Outcome::Note };
-            vec![Finding { path: None, what, outcome }]
+            vec![Finding::new(None, what, outcome)]
         }
     }
 }
@@ -42,9 +42,9 @@ fn findings(found: UnappliedList) -> Vec<Finding> {
     let more = found.more;
     let named = found.named.into_iter().map(|Unapplied { op, path, kind, why }| {
         let what = format!("operation {}, {kind}, was synced and cannot be applied: {why}; {ADVICE}", op.0);
-        Finding { path: Some(path), what, outcome: Outcome::Damaged }
+        Finding::new(Some(path), what, Outcome::Damaged)
     });
     let what = format!("and {more} more operations that cannot be applied");
-    let more = (more > 0).then_some(Finding { path: None, what, outcome: Outcome::Damaged });
+    let more = (more > 0).then(|| Finding::damage(what).of_places(usize::try_from(more).unwrap_or(usize::MAX)));
     named.chain(more).collect()
 }

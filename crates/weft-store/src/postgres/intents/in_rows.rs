@@ -4,7 +4,8 @@ use super::{IntentSync, Intents};
 use crate::batch::Batch;
 use crate::error::Result;
 use crate::log::{
-    Behind, LogAppends, LogEpochs, LogReplay, LogSync, Loss, OperationLog, Record, epoch_without_log, needs_log,
+    Behind, DataLoss, LogAppends, LogEpochs, LogReplay, LogSync, Loss, OperationLog, Record, epoch_without_log,
+    needs_log,
 };
 use crate::row::{CommitNo, OpNo};
 use crate::store::Header;
@@ -21,7 +22,7 @@ impl LogReplay for Intents {
         Intents::loss(self)
     }
 
-    fn check(&mut self, header: &Header) -> Result<Option<String>> {
+    fn check(&mut self, header: &Header) -> Result<Option<DataLoss>> {
         Intents::check(self, header)
     }
 
@@ -33,7 +34,7 @@ impl LogReplay for Intents {
         Ok(Intents::carried(self, epoch)?.into_iter().collect())
     }
 
-    fn take_given_up(&self) -> Option<String> {
+    fn take_given_up(&self) -> Option<DataLoss> {
         Intents::take_given_up(self)
     }
 

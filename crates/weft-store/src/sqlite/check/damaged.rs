@@ -7,7 +7,7 @@
 use super::rules::{Rule, rule};
 use super::{Checker, bytes, failed, gone, text};
 use crate::error::Result;
-use crate::finding::{NOTHING_REPAIRED, Repair};
+use crate::finding::{Finding, Repair, Subject};
 use crate::store::Header;
 use rusqlite::Connection;
 
@@ -95,8 +95,28 @@ const FOLLOWING: &[Rule] = &[
     ),
 ];
 
-/// A damaged row: the inode it is about and a name in that, if any, and what is wrong.
-pub(in crate::sqlite) type Damaged = (Option<i64>, Option<Vec<u8>>, String);
+/// A row that breaks a rule.
+pub(in crate::sqlite) struct Offender {
+    /// The inode it is about, if any.
+    pub(in crate::sqlite) ino: Option<i64>,
+    /// A name in that, if any.
+    pub(in crate::sqlite) name: Option<Vec<u8>>,
+    pub(in crate::sqlite) what: String,
+    pub(in crate::sqlite) subject: Subject,
+}
+
+impl Offender {
+    /// Returns the offender that `row` of the query of `rule` tells of.
+    pub(super) fn read(row: &rusqlite::Row<'_>, rule: &Rule) -> Offender {
+        let (ino, name) = (row.get(0).unwrap_or(None), bytes(row, 1));
+        Offender { ino, name, what: text(row, 2), subject: rule.subject }
+    }
+
+    /// An offender that is the volume as a whole.
+    pub(super) fn of_volume(what: String) -> Offender {
+        Offender { ino: None, name: None, what, subject: Subject::Other }
+    }
+}
 
 /// Rules that damage keeps from being repaired.
 fn lasting() -> impl Iterator<Item = &'static Lasting> {
@@ -106,26 +126,25 @@ fn lasting() -> impl Iterator<Item = &'static Lasting> {
 /// Up to `limit` of what breaks `rules`.
 pub(super) fn offenders<'a>(
     connection: &Connection,
-    rules: impl IntoIterator<Item = &'a str>,
+    rules: impl IntoIterator<Item = &'a Rule>,
     limit: usize,
-) -> Result<Vec<Damaged>> {
+) -> Result<Vec<Offender>> {
     let mut found = Vec::new();
     for rule in rules {
-        let mut statement = connection.prepare(rule).map_err(failed)?;
+        let mut statement = connection.prepare(rule.offenders).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         while found.len() < limit
             && let Some(row) = rows.next().map_err(failed)?
         {
-            found.push((row.get(0).unwrap_or(None), bytes(row, 1), text(row, 2)));
+            found.push(Offender::read(row, rule));
         }
     }
     Ok(found)
 }
 
 /// Up to `limit` rows that are damaged or gone, and that nothing else tells of.
-pub(super) fn damaged_rows(connection: &Connection, limit: usize) -> Result<Vec<Damaged>> {
-    let rules =
-        lasting().map(|(rule, _)| rule).chain([&gone::REMADE]).map(|rule| rule.offenders).chain([gone::ROWLESS]);
+pub(super) fn damaged_rows(connection: &Connection, limit: usize) -> Result<Vec<Offender>> {
+    let rules = lasting().map(|(rule, _)| rule).chain([&gone::REMADE, &gone::ROWLESS]);
     offenders(connection, rules, limit)
 }
 
@@ -143,15 +162,15 @@ impl Checker<'_> {
             Some(_) => "",
         };
         let what = format!(
-            "{NOTHING_REPAIRED} rows are damaged or gone: restore the volume from a copy, {salvage}or have \
+            "nothing is repaired while rows are damaged or gone: restore the volume from a copy, {salvage}or have \
              'weft check --repair --discard' give up what those rows describe ({costs})"
         );
-        self.volume_finding(what);
+        self.findings.push(Finding::damage(what).about(Subject::Findings).of_places(0));
     }
 
     /// Reports the rows that are damaged or gone, and gives them up if asked for.
     pub(super) fn damaged(&mut self, header: &Header) -> Result<()> {
-        if !offenders(&self.connection, lasting().map(|(rule, _)| rule.offenders), 1)?.is_empty() {
+        if !offenders(&self.connection, lasting().map(|(rule, _)| rule), 1)?.is_empty() {
             self.reach()?;
             self.is_damaged = self.options.repair != Repair::Discard;
             if !self.is_damaged {
@@ -159,8 +178,8 @@ impl Checker<'_> {
             }
             let mut costs = Vec::new();
             for (rule, cost) in lasting() {
-                let kept = Rule { is_note: false, offenders: rule.offenders, repair: &[] };
-                let found = self.apply_rule(if self.is_damaged { &kept } else { rule })?;
+                let rule = if self.is_damaged { rule.only_told() } else { *rule };
+                let found = self.apply_rule(&rule)?;
                 if found > 0 && !costs.contains(cost) {
                     costs.push(*cost);
                 }

@@ -114,7 +114,7 @@ pub(super) fn settle(
     complaints: &Complaints,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
-    let finding = |outcome| move |what| Finding { path: None, what, outcome };
+    let finding = |outcome| move |what| Finding::new(None, what, outcome);
     let inspected = match inspect(&connection, &layout, progress) {
         Ok(inspected) => inspected,
         Err(error) => {

@@ -10,7 +10,7 @@ use super::rules::{Rule, rule};
 use super::{Checker, failed};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{ErrorKind, Result};
-use crate::finding::{Outcome, Repair};
+use crate::finding::{Outcome, Repair, Subject};
 use crate::row::{BlockId, BlockRef, Ino, Place};
 use crate::sqlite::digests::Rows;
 use crate::sqlite::extents::put_block;
@@ -40,7 +40,8 @@ pub(super) const LOST: &[Lasting] = &[
                 "DELETE FROM extents WHERE NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = extents.block) \
              AND NOT EXISTS (SELECT 1 FROM block_bytes y WHERE y.id = extents.block)",
             ],
-        ),
+        )
+        .about(Subject::Bytes),
         BLOCKS,
     ),
     (
@@ -117,10 +118,13 @@ pub(super) const REMADE: Rule = rule(
 );
 
 /// Blocks in the database whose row is gone, and whose bytes are not.
-pub(super) const ROWLESS: &str = "SELECT e.ino, NULL, printf('the row of block %d, from byte %d on, is gone; its bytes \
+pub(super) const ROWLESS: Rule = rule(
+    "SELECT e.ino, NULL, printf('the row of block %d, from byte %d on, is gone; its bytes \
     are there', e.block, e.idx * v.block_size) FROM volume v CROSS JOIN extents e \
     WHERE NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = e.block) \
-    AND EXISTS (SELECT 1 FROM block_bytes y WHERE y.id = e.block)";
+    AND EXISTS (SELECT 1 FROM block_bytes y WHERE y.id = e.block)",
+    &[],
+);
 
 /// Commits between others. Those before may have been forgotten in their time.
 pub(super) const COMMITS: Rule = rule(
@@ -145,7 +149,7 @@ impl Checker<'_> {
     pub(super) fn remake(&mut self, header: &Header) -> Result<()> {
         let is_any = |rule: &str| self.connection.prepare(rule).and_then(|mut found| found.exists(())).map_err(failed);
         let rowless = "SELECT 1 FROM extents WHERE ino NOT IN (SELECT ino FROM fileatt)";
-        if is_any(REMADE.offenders)? || is_any(ROWLESS)? || is_any(rowless)? {
+        if is_any(REMADE.offenders)? || is_any(ROWLESS.offenders)? || is_any(rowless)? {
             self.reach()?;
         }
         self.apply_rule(&REMADE)?;
@@ -188,7 +192,7 @@ impl Checker<'_> {
         let named = "SELECT DISTINCT e.ino FROM extents e WHERE e.block NOT IN (SELECT id FROM blocks) \
                      AND e.block IN (SELECT id FROM block_bytes)";
         let files = self.numbers(named)?;
-        self.apply_rule(&Rule { is_note: false, offenders: ROWLESS, repair: &[] })?;
+        self.apply_rule(&ROWLESS)?;
         let outcome = self.repaired();
         let told = self.findings.iter_mut().filter(|finding| finding.what.contains("; its bytes are there"));
         told.for_each(|finding| finding.outcome = outcome);
@@ -248,7 +252,7 @@ impl Checker<'_> {
             self.chain_commit()?;
             COMMIT.seal(&self.connection)?;
         }
-        let told = Rule { is_note: false, offenders: COMMITS.offenders, repair: &[] };
-        self.apply_rule(if self.options.repair == Repair::Discard { &COMMITS } else { &told }).map(drop)
+        let rule = if self.options.repair == Repair::Discard { COMMITS } else { COMMITS.only_told() };
+        self.apply_rule(&rule).map(drop)
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn findings(complaints: Vec<String>, repair: Repair, is_whole: bool) 
         }
     }
     told.extend(lines(&complaints));
-    told.into_iter().map(|what| Finding { path: None, what, outcome }).collect()
+    told.into_iter().map(|what| Finding::new(None, what, outcome)).collect()
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl Checker<'_> {
         }
         let ino = self.next_id()?;
         let what = format!("{} blocks belong to no file; together they are inode {ino}", lost.len());
-        self.findings.push(super::Finding { path: None, what, outcome: self.repaired() });
+        self.findings.push(super::Finding::new(None, what, self.repaired()));
         let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
         for (index, block) in lost.into_iter().enumerate() {
             let values = (ino, sql(index as u64), block, sql(header.commit.next().0));

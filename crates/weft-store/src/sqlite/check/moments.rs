@@ -8,7 +8,7 @@
 use super::{Checker, failed};
 use crate::batch::Counters;
 use crate::error::Result;
-use crate::finding::{CheckOptions, Finding, Outcome, Repair};
+use crate::finding::{CheckOptions, Finding, Repair};
 use crate::log::{epoch_as_of, misfit};
 use crate::sqlite::layout::Layout;
 use crate::sqlite::open::read_header;
@@ -34,7 +34,7 @@ pub(super) fn compare(
     };
     let is_held_back = misfit.is_ahead && options.repair != Repair::No;
     let end = if is_held_back { "; nothing is repaired before that" } else { "" };
-    let finding = Finding { path: None, what: misfit.why + end, outcome: Outcome::Damaged };
+    let finding = Finding::damage(misfit.why + end);
     let repair = if is_held_back { Repair::No } else { options.repair };
     Ok((CheckOptions { repair, ..options }, vec![finding]))
 }
@@ -62,7 +62,7 @@ impl Checker<'_> {
         let what =
             format!("the volume's own row is older than its database: it is of commit {ours}, the last is {last}");
         let outcome = self.repaired();
-        self.findings.push(Finding { path: None, what, outcome });
+        self.findings.push(Finding::new(None, what, outcome));
         let statement = "UPDATE volume SET number = ?1, op = ?2, epoch = ?3";
         let values = (sql(last), sql(newest.counters.op.0), sql(newest.counters.epoch));
         self.connection.execute(statement, values).map_err(failed)?;

@@ -16,7 +16,7 @@ impl Checker<'_> {
             clear.execute((id,)).map_err(failed)?;
         }
         drop(clear);
-        let finding = |what| Finding { path: None, what, outcome };
+        let finding = |what| Finding::new(None, what, outcome);
         let what = |id| finding(format!("block {id}: what verifies its parts is not of its value"));
         self.findings.extend(wrong.iter().take(FINDINGS_MAX).map(what));
         if wrong.len() > FINDINGS_MAX {

@@ -3,7 +3,10 @@
 //! A query gives a row for each thing that breaks its rule: the inode it is about (or NULL), a name
 //! in it (or NULL), and a text. Repairs run after all rows were reported.
 
+use crate::finding::Subject;
+
 /// An invariant of the format.
+#[derive(Clone, Copy)]
 pub(super) struct Rule {
     /// True if a finding is only worth knowing.
     pub(super) is_note: bool,
@@ -11,11 +14,25 @@ pub(super) struct Rule {
     pub(super) offenders: &'static str,
     /// Puts it right; none where that could lose something.
     pub(super) repair: &'static [&'static str],
+    /// The subject of its findings.
+    pub(super) subject: Subject,
+}
+
+impl Rule {
+    /// The same, and nothing is put right.
+    pub(super) const fn only_told(&self) -> Rule {
+        Rule { repair: &[], is_note: false, ..*self }
+    }
+
+    /// The same about `subject`.
+    pub(super) const fn about(self, subject: Subject) -> Rule {
+        Rule { subject, ..self }
+    }
 }
 
 /// A rule that damage breaks.
 pub(super) const fn rule(offenders: &'static str, repair: &'static [&'static str]) -> Rule {
-    Rule { is_note: false, offenders, repair }
+    Rule { is_note: false, offenders, repair, subject: Subject::Other }
 }
 
 /// Working tables: how each inode is reached, and what rows add up to. A damaged row may name an
@@ -120,5 +137,6 @@ pub(super) const COUNTERS: &[Rule] = &[
                     FROM fileatt WHERE nlink = 0 AND NOT EXISTS \
                     (SELECT 1 FROM xattr WHERE xattr.ino = fileatt.ino AND name = CAST('weft.memo' AS BLOB))",
         repair: &[],
+        subject: Subject::Other,
     },
 ];

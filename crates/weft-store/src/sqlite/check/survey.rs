@@ -1,7 +1,7 @@
 //! All invariants that need no content to be seen, of a volume that is only read: for a scrub,
 //! which holds nothing, and for a conversion, which must not pass damage on.
 
-use super::damaged::{Damaged, damaged_rows, offenders};
+use super::damaged::{Offender, damaged_rows, offenders};
 use super::rules::{COUNTERS, Rule, SCRATCH, VALUES};
 use super::{blocks, content, failed, gone, names};
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ const SWEEP: &str = "DROP TABLE reached; DROP TABLE names_of; DROP TABLE in_dire
 
 /// Up to `limit` of what breaks an invariant. `connection` should be in a transaction, so that all
 /// is as one commit left it. Rows that are damaged or gone upset much else, which is not told then.
-pub(in crate::sqlite) fn survey(connection: &Connection, header: &Header, limit: usize) -> Result<Vec<Damaged>> {
+pub(in crate::sqlite) fn survey(connection: &Connection, header: &Header, limit: usize) -> Result<Vec<Offender>> {
     let mut found = damaged_rows(connection, limit)?;
     if found.is_empty() {
         connection.execute_batch(SCRATCH).map_err(failed)?;
@@ -27,9 +27,9 @@ pub(in crate::sqlite) fn survey(connection: &Connection, header: &Header, limit:
         let rules = [VALUES, names::ENTRIES, names::LINKS, content::RULES, blocks::BLOCKS, segments, COUNTERS];
         let rules =
             rules.into_iter().flatten().filter(|rule| !rule.is_note).chain([&gone::COMMITS, &gone::LAST_COMMIT]);
-        found = offenders(connection, rules.map(|rule| rule.offenders), limit)?;
+        found = offenders(connection, rules, limit)?;
         connection.execute_batch(SWEEP).map_err(failed)?;
-        found.extend(commits(connection, header)?.into_iter().map(|what| (None, None, what)));
+        found.extend(commits(connection, header)?.into_iter().map(Offender::of_volume));
     }
     Ok(found)
 }
@@ -78,8 +78,8 @@ pub(in crate::sqlite) fn refuse_damaged_rows(connection: &Connection) -> Result<
     refuse(connection, damaged_rows(connection, 1)?)
 }
 
-fn refuse(connection: &Connection, found: Vec<Damaged>) -> Result<()> {
-    let Some((ino, name, what)) = found.into_iter().next() else { return Ok(()) };
+fn refuse(connection: &Connection, found: Vec<Offender>) -> Result<()> {
+    let Some(Offender { ino, name, what, .. }) = found.into_iter().next() else { return Ok(()) };
     let path = ino.map(|ino| path_of(connection, ino, name.as_deref())).transpose()?;
     let of = path.map(|path| format!("{}: ", String::from_utf8_lossy(&path))).unwrap_or_default();
     Err(Error::Corrupt(format!("{of}{what}; 'weft check' tells all that is damaged")))

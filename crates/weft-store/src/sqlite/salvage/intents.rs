@@ -39,7 +39,7 @@ pub(super) fn bring(layout: &Layout, volume: Option<&Header>, target: &Layout) -
             return Ok(0);
         };
         let mut log = log.with(Loss::Accept);
-        missing.extend(log.check(volume)?.map(of_log));
+        missing.extend(log.check(volume)?.map(|lost| of_log(lost.to_string())));
         if !log.carried().is_empty() {
             missing.push(of_log("bytes written over a damaged block are in it alone".into()));
         }
