@@ -30,7 +30,7 @@ pub struct Batch {
     pub extents: Vec<ExtentChange>,
     /// Changes of `xattr`.
     pub xattrs: Vec<XattrChange>,
-    /// Operations that it could not store ([`crate::log::OperationLog::carry`]), for a store whose
+    /// Operations that it could not store ([`crate::log::LogAppends::carry`]), for a store whose
     /// intent log has rows.
     pub carried: Vec<u8>,
 }
