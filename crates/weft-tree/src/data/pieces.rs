@@ -1,6 +1,6 @@
 //! What was written to one block since the last commit, without reading what was there before.
 //!
-//! Bytes that came as a slice are kept as that until a write reaches over their edge.
+//! Bytes that came as a slice are kept as that until a write lies over a part of them.
 
 use crate::tree::ROW_BYTES;
 use std::ops::{Deref, Range};
@@ -22,6 +22,10 @@ enum Bytes {
 }
 
 impl Bytes {
+    fn is_own(&self) -> bool {
+        matches!(self, Bytes::Own(_))
+    }
+
     /// Its bytes to be edited; shared ones are copied first.
     fn own(&mut self) -> &mut Buffer {
         if let Bytes::Shared(slice) = self {
@@ -73,7 +77,7 @@ fn cost(bytes: usize, pieces: usize) -> u64 {
     if pieces == 0 { 0 } else { ROW_BYTES + (bytes + pieces * PIECE_BYTES) as u64 }
 }
 
-/// Bytes at places of a block. Invariant: pieces are ascending, not empty and do not touch.
+/// Bytes at places of a block. Invariant: pieces are ascending, not empty and do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
     list: Vec<Piece>,
@@ -100,21 +104,23 @@ impl Pieces {
         self.list.last().map_or(0, Piece::end)
     }
 
-    /// Indices of the pieces that `range` overlaps or touches.
-    fn touched(&self, range: Range<usize>) -> Range<usize> {
-        let from = self.list.partition_point(|piece| piece.end() < range.start);
-        let to = self.list.partition_point(|piece| piece.start <= range.end);
+    /// Indices of the pieces that `range`, which is not empty, overlaps.
+    fn overlapped(&self, range: &Range<usize>) -> Range<usize> {
+        let from = self.list.partition_point(|piece| piece.end() <= range.start);
+        let to = self.list.partition_point(|piece| piece.start < range.end);
         from..to
     }
 
-    /// Puts `data` at `start`, over what was there, without copying it unless pieces reach further.
+    /// Puts `data` at `start`, over what was there, without copying it unless it lies over a part
+    /// of a piece.
     pub fn share(&mut self, start: usize, data: &Slice) {
         let end = start + data.len();
-        let touched = self.touched(start..end);
-        if data.is_empty() || self.list[touched.clone()].iter().any(|piece| piece.start < start || piece.end() > end) {
+        let overlapped = self.overlapped(&(start..end));
+        if data.is_empty() || self.list[overlapped.clone()].iter().any(|piece| piece.start < start || piece.end() > end)
+        {
             return self.write(start, data);
         }
-        self.list.splice(touched, [Piece { start, bytes: Bytes::Shared(data.clone()) }]);
+        self.list.splice(overlapped, [Piece { start, bytes: Bytes::Shared(data.clone()) }]);
     }
 
     /// Puts `data` at `start`, over what was there.
@@ -123,7 +129,14 @@ impl Pieces {
             return;
         }
         let end = start + data.len();
-        let Range { start: from, end: to } = self.touched(start..end);
+        let Range { start: mut from, end: mut to } = self.overlapped(&(start..end));
+        // It becomes one with what it touches, unless that would have to be copied.
+        if from > 0 && self.list[from - 1].end() == start && self.list[from - 1].bytes.is_own() {
+            from -= 1;
+        }
+        if self.list.get(to).is_some_and(|next| next.start == end && next.bytes.is_own()) {
+            to += 1;
+        }
         match &mut self.list[from..to] {
             [] => self.list.insert(from, Piece { start, bytes: Bytes::Own(Buffer::copy_of(data)) }),
             // The common case: appending to a piece, or writing inside it.
@@ -229,6 +242,14 @@ impl Frozen {
         Some(bytes.slice(range.start - start..range.end - start))
     }
 
+    /// True if pieces hold all bytes of `range`.
+    pub fn covers(&self, range: Range<usize>) -> bool {
+        let end = self
+            .within(range.clone())
+            .fold(Some(range.start), |end, (start, bytes)| (end == Some(start)).then_some(start + bytes.len()));
+        end == Some(range.end)
+    }
+
     /// The parts of `range` held here, ascending.
     pub fn within(&self, range: Range<usize>) -> impl Iterator<Item = (usize, Slice)> + '_ {
         self.list.iter().filter_map(move |(start, bytes)| {
@@ -284,8 +305,12 @@ mod tests {
             prop_assert_eq!(read(&pieces, 130), plain.clone());
             pieces.truncate(cut);
             plain[cut..].fill(None);
-            prop_assert_eq!(read(&pieces, 130), plain);
-            prop_assert!(pieces.list.windows(2).all(|pair| pair[0].end() < pair[1].start));
+            prop_assert_eq!(read(&pieces, 130), plain.clone());
+            prop_assert!(pieces.list.windows(2).all(|pair| pair[0].end() <= pair[1].start));
+            let last = pieces.freeze();
+            for range in [0..130, 10..40, cut.min(50)..60] {
+                prop_assert_eq!(last.covers(range.clone()), plain[range].iter().all(Option::is_some));
+            }
         }
     }
 }

@@ -105,7 +105,7 @@ impl Vfs {
     /// hardly any reader will ask for them after the commit.
     fn bases(&self, jobs: &[Job]) -> Result<Bases> {
         let (mut bases, mut missing) = (Bases::default(), Vec::new());
-        for job in jobs.iter().filter(|job| job.pieces.whole(0..job.len).is_none()) {
+        for job in jobs.iter().filter(|job| !job.pieces.covers(0..job.len)) {
             let Some(base) = job.base else { continue };
             match self.blocks.get(base.id) {
                 Some(block) => drop(bases.insert(base.id, Some(block))),
@@ -149,7 +149,7 @@ impl Vfs {
             }
             return Some(Rope::from(whole));
         }
-        let base = job.base.map(|base| base.id);
+        let base = job.base.filter(|_| !job.pieces.covers(0..job.len)).map(|base| base.id);
         let mut bytes = match base {
             Some(base) => Buffer::copy_of(bases[&base].as_ref()?),
             None => Buffer::with_capacity(job.len),
