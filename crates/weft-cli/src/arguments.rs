@@ -439,7 +439,7 @@ pub struct Mount {
     pub placement: String,
     /// Let the kernel keep what programs write until the file is closed or synced: small writes get
     /// several times faster, a full disk may show only at close or fsync, and what a crash leaves
-    /// of open files may be older than the rest of the tree
+    /// of open files may be older than the rest of the tree. Not with --nfs
     #[arg(long)]
     pub writeback: bool,
     /// While requests come, keep idle processors from sleeping (Linux PM QoS; as root only): much

@@ -40,6 +40,12 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     if (mount.suid || mount.devices) && !rustix::process::geteuid().is_root() {
         return usage("only root may mount with suid or dev".into());
     }
+    if arguments.writeback && arguments.nfs.is_some() {
+        return usage(
+            "--writeback and --nfs do not go together: the kernel would put the lengths and the bytes that it keeps over              those that clients write; leave one of them out"
+                .into(),
+        );
+    }
     let mut settings = arguments.open.settings(BLOCK_CACHE_BYTES, mount.is_shared() || arguments.nfs.is_some())?;
     settings.vfs.keep_written = arguments.nfs.is_some();
     // The kernel caches changes that the volume does not have.

@@ -54,6 +54,18 @@ fn no_sync_succeeds_until_what_the_kernel_could_not_pass_on_is_written_again() {
     place.umount();
 }
 
+/// The kernel would put its length of a file, and bytes beside those written, over clients' own.
+#[test]
+fn a_mount_whose_kernel_keeps_writes_is_not_served() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    place.weft(&["init", "v"]).well();
+    for option in [&["--writeback"][..], &["-o", "writeback"]] {
+        let arguments = [&["mount", "v", "m", "--nfs", "127.0.0.1:0"], option].concat();
+        place.weft(&arguments).refused(2, &["--writeback", "--nfs", "leave one of them out"]);
+    }
+}
+
 #[test]
 fn a_file_that_was_removed_or_cut_misses_nothing() {
     let Some(place) = Place::to_mount() else { return };
