@@ -216,7 +216,7 @@ impl Server {
                 if let Failure::Vfs(error) = &failure {
                     self.log_failure(opcode, &header, request.body, error);
                 }
-                failure.errno()
+                self.errno(&failure)
             }
         };
         self.counts[opcode as usize].fetch_add(1, Ordering::Relaxed);
@@ -225,6 +225,15 @@ impl Server {
         }
         reply.finish(header.unique, errno);
         Served::Done
+    }
+
+    /// Returns the errno of `failure`. Programs ask again after `EINTR`, for as long as it takes: where
+    /// all computing was stopped for an unmount, that would keep the mount.
+    fn errno(&self, failure: &Failure) -> i32 {
+        match failure.errno() {
+            libc::EINTR if self.vfs.links().is_ok_and(|links| links.is_stopped()) => libc::ECANCELED,
+            errno => errno,
+        }
     }
 
     /// Logs the failure and its place, unless programs expect such an answer.

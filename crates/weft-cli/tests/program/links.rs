@@ -1,9 +1,10 @@
 //! `weft link`.
 
 use crate::place::{Place, is_root};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_link_to_what_has_no_bytes_is_refused() {
@@ -82,6 +83,25 @@ fn a_link_that_makes_no_sense_is_refused_and_nothing_is_left_of_it() {
     place.weft(&["net", "push", "m/file", "-n", "upper"]).failed(&["not supported"]);
     assert_eq!(std::fs::read(directory.join("file")).unwrap(), b"abc");
     place.umount();
+}
+
+/// Programs of the GNU coreutils ask again after EINTR.
+#[test]
+fn a_program_that_reads_an_endless_link_keeps_no_mount() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("m");
+    place.weft(&["mount", "--opens", "v", "m"]).well();
+    std::fs::File::create(directory.join("holes")).unwrap().set_len(100 << 30).unwrap();
+    place.weft(&["link", "m/holes", "m/endless", "--lazy", "-n", "upper | base64"]).well();
+    let mut reading = Command::new("cat").arg(directory.join("endless")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 4096];
+    let mut read = reading.stdout.take().unwrap();
+    read.read_exact(&mut first).unwrap();
+    let rest = std::thread::spawn(move || std::io::copy(&mut read, &mut std::io::sink()));
+    place.weft(&["umount", "m"]).well();
+    assert!(!reading.wait().unwrap().success());
+    rest.join().unwrap().unwrap();
 }
 
 #[test]

@@ -437,6 +437,11 @@ impl Links<'_> {
         *self.layer.computing.stopped_until.lock() = until;
         self.layer.computing.is_stopped.store(true, Ordering::Relaxed);
     }
+
+    /// True while nothing is computed, as [`Links::stop_computing`] asked for.
+    pub fn is_stopped(&self) -> bool {
+        self.layer.computing.is_stopped()
+    }
 }
 
 /// Says, when it goes, that this thread computes no more.
