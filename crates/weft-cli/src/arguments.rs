@@ -236,7 +236,7 @@ pub enum Command {
     /// Exit code 0: all was read. 1: a file could not be read.
     #[command(after_long_help = examples::SUM)]
     Sum(Sum),
-    /// Print all orders of the words of a text, one after the other, without anything between
+    /// Print all orders of the parts of a text, one after the other, without anything between
     ///
     /// Exit code 0: all were printed. 1: they could not be. 2: the text or the width is wrong.
     #[command(after_long_help = examples::PERMUTE)]

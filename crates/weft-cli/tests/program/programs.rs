@@ -117,7 +117,7 @@ fn every_order_of_words_is_printed_once() {
     let all = place.weft(&["permute", "-w", "2", "aabbcc"]).well();
     assert_eq!(all, "aabbccaaccbbbbaaccbbccaaccaabbccbbaa");
     assert_eq!(place.weft(&["permute", "one word"]).well(), "one word");
-    place.weft(&["permute", "not a number of words"]).misused(&["1 to 16 words of 8 bytes"]);
+    place.weft(&["permute", "not a number of words"]).misused(&["1 to 16 parts of 8 bytes"]);
     let counted =
         place.weft(&["pipe", "permute '11111111222222223333333344444444555555556666666677777777' | wc -c"]).well();
     assert_eq!(counted, format!("{}\n", 5040 * 56));

@@ -62,7 +62,7 @@ fn a_mount_whose_kernel_keeps_writes_is_not_served() {
     place.weft(&["init", "v"]).well();
     for option in [&["--writeback"][..], &["-o", "writeback"]] {
         let arguments = [&["mount", "v", "m", "--nfs", "127.0.0.1:0"], option].concat();
-        place.weft(&arguments).refused(2, &["--writeback", "--nfs", "leave one of them out"]);
+        place.weft(&arguments).misused(&["--writeback", "--nfs", "leave one of them out"]);
     }
 }
 

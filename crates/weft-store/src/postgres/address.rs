@@ -207,6 +207,9 @@ fn schema(name: String) -> Result<String> {
     if name.is_empty() || name.len() > 63 || name.as_bytes()[0].is_ascii_digit() || !name.bytes().all(is_plain) {
         return Err(unusable(format!("schema '{name}': a name has 1 to 63 of a-z, 0-9 and _, and no digit first")));
     }
+    if name == "information_schema" || name.starts_with("pg_") {
+        return Err(unusable(format!("schema '{name}' is the server's own; name another one for a volume")));
+    }
     Ok(name)
 }
 
@@ -519,9 +522,12 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_without_the_password() {
-        for url in
-            ["postgres://u:hidden@h/d?schema=A", "postgres://u:hidden@h/d?sslmode=no", "postgres://u:hidden@h/d?foo=1"]
-        {
+        for url in [
+            "postgres://u:hidden@h/d?schema=A",
+            "postgres://u:hidden@h/d?schema=pg_x",
+            "postgres://u:hidden@h/d?sslmode=no",
+            "postgres://u:hidden@h/d?foo=1",
+        ] {
             let error = parse(url, &[]).expect_err("wrong").to_string();
             assert!(!error.contains("hidden"), "{error}");
         }

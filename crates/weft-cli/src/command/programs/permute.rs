@@ -1,4 +1,4 @@
-//! `weft permute`: all orders of the words of a text.
+//! `weft permute`: all orders of the parts of a text.
 
 use crate::arguments::Permute;
 use crate::failure::usage;
@@ -13,7 +13,10 @@ use weft_transform::Permutations;
 pub fn permute(arguments: &Permute) -> Result<ExitCode> {
     let text = arguments.text.as_bytes();
     let Some(mut permutations) = Permutations::new(text, arguments.width) else {
-        return usage(format!("the text is 1 to 16 words of {} bytes", arguments.width));
+        return usage(format!(
+            "the text must be 1 to 16 parts of {} bytes each; --width sets another length",
+            arguments.width
+        ));
     };
     let mut piece = vec![0; permutations.bytes_near(PIECE_BYTES)];
     while let len @ 1.. = permutations.fill(&mut piece) {
