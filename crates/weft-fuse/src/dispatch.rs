@@ -227,8 +227,8 @@ impl Server {
         Served::Done
     }
 
-    /// Returns the errno of `failure`. Programs ask again after `EINTR`, for as long as it takes: where
-    /// all computing was stopped for an unmount, that would keep the mount.
+    /// Returns the errno of `failure`. Programs ask again after `EINTR`, for as long as it takes:
+    /// where all computing was stopped for an unmount, that would keep the mount.
     fn errno(&self, failure: &Failure) -> i32 {
         match failure.errno() {
             libc::EINTR if self.vfs.links().is_ok_and(|links| links.is_stopped()) => libc::ECANCELED,
