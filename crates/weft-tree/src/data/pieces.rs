@@ -244,9 +244,8 @@ impl Frozen {
 
     /// True if pieces hold all bytes of `range`.
     pub fn covers(&self, range: Range<usize>) -> bool {
-        let end = self
-            .within(range.clone())
-            .fold(Some(range.start), |end, (start, bytes)| (end == Some(start)).then_some(start + bytes.len()));
+        let mut parts = self.within(range.clone());
+        let end = parts.try_fold(range.start, |end, (start, bytes)| (end == start).then_some(start + bytes.len()));
         end == Some(range.end)
     }
 

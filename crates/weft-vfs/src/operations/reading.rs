@@ -301,7 +301,7 @@ fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<
         parts.push(Part::Bytes(bytes.clone()));
         return;
     }
-    let end = over.iter().fold(Some(0), |end, (at, bytes)| (end == Some(*at)).then_some(at + bytes.len()));
+    let end = over.iter().try_fold(0, |end, (at, bytes)| (end == *at).then_some(at + bytes.len()));
     if end == Some(range.len()) {
         parts.extend(over.into_iter().map(|(_, bytes)| Part::Bytes(bytes)));
         return;
