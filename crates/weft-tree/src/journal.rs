@@ -5,7 +5,7 @@
 //! those after. Sealed slices are shared with the log's writer, and with the pieces of files that
 //! large writes made: neither a write nor a sync copies them here.
 
-use crate::mutation::{Mutation, encode};
+use crate::mutation::{Data, Mutation, encode};
 use weft_block::{Rope, Slice};
 
 /// Most bytes one arena holds.
@@ -13,6 +13,9 @@ pub const ARENA_BYTES_MAX: usize = 3 << 20;
 
 /// Bytes of a short append to the log.
 const SHORT_BYTES: usize = 128 << 10;
+
+/// Bytes of an operation beside its data, mostly.
+const HEAD_BYTES: usize = 256;
 
 #[derive(Debug, Default)]
 struct Arena {
@@ -28,6 +31,11 @@ struct Arena {
 
 impl Arena {
     fn push(&mut self, mutation: &Mutation<'_>) {
+        if self.open.capacity() == 0 {
+            // At once, and not step by step for each operation between two syncs.
+            let bytes = if let Mutation::Write { data: Data::Bytes(bytes), .. } = mutation { bytes.len() } else { 0 };
+            self.open.reserve(bytes + HEAD_BYTES);
+        }
         let before = self.open.len();
         let shared = put_head(mutation, &mut self.open);
         self.len += self.open.len() - before;
@@ -163,7 +171,7 @@ pub fn split(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutation::{Data, Lost, decode};
+    use crate::mutation::{Lost, decode};
     use weft_store::{Ino, Timestamp};
 
     fn write(len: usize) -> Mutation<'static> {
