@@ -56,7 +56,7 @@ pub use language::NetworkError;
 pub use network::{Described, Network};
 pub use pull::RunError;
 pub use run::Run;
-pub use source::{NoFiles, Reading, Source, Sources};
+pub use source::{NoFiles, Reading, Source, Sources, WithInput};
 pub use stage::{Keeps, Shape, StageError};
 pub use stages::permuting::Permutations;
 pub use stages::sums::Sum;

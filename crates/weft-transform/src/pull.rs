@@ -1,4 +1,4 @@
-//! What gives bytes when it is asked, and why it cannot.
+//! Parts of a network that give bytes when they are asked, and reasons why they cannot.
 
 use crate::stage::StageError;
 use std::io;

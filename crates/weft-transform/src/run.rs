@@ -4,14 +4,14 @@
 //! Nothing is asked for that nobody needs: a stage that has ended lets those before it go. What
 //! waits between two stages is bounded by what one of them gives at once.
 
-use crate::account::{Account, Bounds};
+use crate::account::Account;
 use crate::flow::{Input, Output};
 use crate::fork::fork;
 use crate::interrupt::is_interrupted;
 use crate::network::{Network, Part};
 use crate::prefetch::prefetch;
 use crate::pull::{Pull, RunError};
-use crate::source::{Source, Sources};
+use crate::source::{Source, Sources, WithInput};
 use crate::stage::{Progress, Running, StageError};
 use std::io;
 use std::vec;
@@ -22,42 +22,11 @@ impl Network {
     /// `files` open those that it names.
     pub fn apply(&self, bytes: Rope, files: &mut dyn Sources) -> Result<Rope, RunError> {
         let mut applied = Rope::new();
-        for rope in Run::start(self, &mut Given { bytes, files })? {
+        let input = || Ok(Box::new(Slices(bytes.slices().to_vec().into_iter())) as Box<dyn Source>);
+        for rope in Run::start(self, &mut WithInput { input, files })? {
             rope?.slices().iter().for_each(|slice| applied.push(slice.clone()));
         }
         Ok(applied)
-    }
-}
-
-/// Bytes that are all a network reads, but for the files that it names.
-struct Given<'a> {
-    bytes: Rope,
-    files: &'a mut dyn Sources,
-}
-
-impl Sources for Given<'_> {
-    fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        Ok(Box::new(Slices(self.bytes.slices().to_vec().into_iter())))
-    }
-
-    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        self.files.file(number)
-    }
-
-    fn stamp(&mut self, number: usize) -> io::Result<Option<[u8; 32]>> {
-        self.files.stamp(number)
-    }
-
-    fn owner(&self) -> Option<u32> {
-        self.files.owner()
-    }
-
-    fn bounds(&self) -> Option<Bounds> {
-        self.files.bounds()
-    }
-
-    fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
-        self.files.key(name)
     }
 }
 

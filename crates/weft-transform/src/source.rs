@@ -1,4 +1,4 @@
-//! Where a network reads.
+//! Sources of a network's bytes.
 
 use crate::account::Bounds;
 use crate::flow::filled;
@@ -60,6 +60,40 @@ impl<R: Read + Send> Source for Reading<R> {
                 Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// Sources whose input is opened by `input`, and all else by `files`.
+pub struct WithInput<'a, F> {
+    /// Opens the input.
+    pub input: F,
+    /// Opens the files that the network names, and says whose it is.
+    pub files: &'a mut dyn Sources,
+}
+
+impl<F: FnMut() -> io::Result<Box<dyn Source>>> Sources for WithInput<'_, F> {
+    fn input(&mut self) -> io::Result<Box<dyn Source>> {
+        (self.input)()
+    }
+
+    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
+        self.files.file(number)
+    }
+
+    fn stamp(&mut self, number: usize) -> io::Result<Option<[u8; 32]>> {
+        self.files.stamp(number)
+    }
+
+    fn owner(&self) -> Option<u32> {
+        self.files.owner()
+    }
+
+    fn bounds(&self) -> Option<Bounds> {
+        self.files.bounds()
+    }
+
+    fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
+        self.files.key(name)
     }
 }
 

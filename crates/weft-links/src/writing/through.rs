@@ -20,7 +20,7 @@ use std::sync::Arc;
 use weft_block::{Rope, Slice};
 use weft_store::{Ino, Kind};
 use weft_transform::interrupt;
-use weft_transform::{Bounds, Network, Run, RunError, Source, Sources};
+use weft_transform::{Network, Run, RunError, Source, WithInput};
 use weft_tree::{Attributes, Caller, ErrorKind, MakeNode, Privileges, Replacement, Result, SetAttributes, Writer};
 use weft_vfs::Change;
 use weft_vfs::blocking::{self, Wait};
@@ -222,7 +222,9 @@ impl Links<'_> {
             let inverse = resolved.link.inverse.as_ref().filter(|_| resolved.writing != Writing::Not);
             let inverse = inverse.ok_or(ErrorKind::AccessDenied)?;
             let mut files = Targets::new(self.weak(), link, &resolved);
-            let run = Run::start(inverse, &mut Undoing { written: Some(from), files: &mut files });
+            let mut written = Some(from);
+            let input = || written.take().ok_or_else(|| io::Error::other("it is read once"));
+            let run = Run::start(inverse, &mut WithInput { input, files: &mut files });
             match run {
                 Ok(run) => from = Box::new(Undone { run, given: Vec::new().into_iter() }),
                 Err(error) => return self.not_stored(&files, &error),
@@ -345,39 +347,6 @@ impl NotStored {
 impl From<weft_tree::Error> for NotStored {
     fn from(error: weft_tree::Error) -> NotStored {
         NotStored::Vfs(error)
-    }
-}
-
-/// Input of a network that undoes another: the content written to that one's link, and the code
-/// that the network runs.
-struct Undoing<'a> {
-    written: Option<Box<dyn Source>>,
-    files: &'a mut Targets,
-}
-
-impl Sources for Undoing<'_> {
-    fn input(&mut self) -> io::Result<Box<dyn Source>> {
-        self.written.take().ok_or_else(|| io::Error::other("it is read once"))
-    }
-
-    fn file(&mut self, number: usize) -> io::Result<Box<dyn Source>> {
-        self.files.file(number)
-    }
-
-    fn stamp(&mut self, number: usize) -> io::Result<Option<[u8; 32]>> {
-        self.files.stamp(number)
-    }
-
-    fn owner(&self) -> Option<u32> {
-        self.files.owner()
-    }
-
-    fn bounds(&self) -> Option<Bounds> {
-        self.files.bounds()
-    }
-
-    fn key(&mut self, name: &str) -> io::Result<Vec<u8>> {
-        self.files.key(name)
     }
 }
 
