@@ -24,6 +24,7 @@ pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
 use crate::latency_guard::LatencyGuard;
 use crate::notify::Notifier;
 use crate::options::{LockKeeper, SessionOptions};
+use crate::protocol::arguments::Read;
 use crate::protocol::{Body, CutShort, Header, Opcode, Reply, Request};
 use crate::transport::scheduling::Scheduling;
 use closed::Door;
@@ -237,19 +238,15 @@ impl Server {
     }
 
     /// Logs the failure and its place, unless programs expect such an answer.
-    fn log_failure(&self, opcode: Opcode, header: &Header, mut body: Body<'_>, error: &Error) {
+    fn log_failure(&self, opcode: Opcode, header: &Header, body: Body<'_>, error: &Error) {
         if !matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) {
             return;
         }
-        let mut range = || -> Result<_, CutShort> {
-            body.skip(8)?;
-            let (offset, size) = (body.u64()?, u64::from(body.u32()?));
-            Ok(format!(" of bytes {offset} to {}", offset.saturating_add(size.saturating_sub(1))))
-        };
-        let range = match opcode {
-            Opcode::Read | Opcode::Write => range().unwrap_or_default(),
-            _ => String::new(),
-        };
+        // WRITE begins like READ.
+        let asked = matches!(opcode, Opcode::Read | Opcode::Write).then(|| Read::parse(body).ok()).flatten();
+        let range = asked.map_or_else(String::new, |Read { offset, size, .. }| {
+            format!(" of bytes {offset} to {}", offset.saturating_add(u64::from(size).saturating_sub(1)))
+        });
         let path = self.node(header.nodeid).map_or_else(Vec::new, |node| self.vfs.path(node.ino));
         let (name, path) = (opcode.name(), String::from_utf8_lossy(&path));
         tracing::error!(user = header.uid, "{name}{range} of {path} failed: {error}");

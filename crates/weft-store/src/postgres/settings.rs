@@ -138,9 +138,7 @@ fn refuse_session(connection: &mut Connection, mark: &str, connector: &Connector
     // A mark has no quotes.
     let probe = format!("SELECT 1 / (coalesce(current_setting('weft.session', true), '') = '{mark}')::int");
     match connection.run(WHAT, &probe) {
-        Err(Error::Postgres { source, .. }) if source.code() == Some(&SqlState::DIVISION_BY_ZERO) => {
-            Err(pooled(&connector.address))
-        }
+        Err(error) if trust::is_refusal(&error) => Err(pooled(&connector.address)),
         probed => probed,
     }
 }
