@@ -149,8 +149,8 @@ impl Vfs {
             }
             return Some(Rope::from(whole));
         }
-        let base = job.base.filter(|_| !job.pieces.covers(0..job.len)).map(|base| base.id);
-        let mut bytes = match base {
+        let base = job.base.map(|base| base.id);
+        let mut bytes = match base.filter(|_| !job.pieces.covers(0..job.len)) {
             Some(base) => Buffer::copy_of(bases[&base].as_ref()?),
             None => Buffer::with_capacity(job.len),
         };
