@@ -1,4 +1,5 @@
-//! What calls are answered from: the volume, its exports, and what is remembered of clients.
+//! The state that calls are answered from: the volume, its exports, and what is remembered of
+//! clients.
 
 use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule};
 use crate::handle::{HANDLE_BYTES, Handle, HandleKey};

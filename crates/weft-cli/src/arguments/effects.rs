@@ -1,4 +1,4 @@
-//! What commands leave behind.
+//! Effects of commands on files, and on being ended early.
 
 use super::{Blocks, Command, Net};
 use weft_store::BlockHome;

@@ -396,7 +396,7 @@ impl<'a> Ioctl<'a> {
         Ok(Ioctl { handle, command, body, len })
     }
 
-    /// What the program gives.
+    /// Returns the bytes that the program gives.
     pub(crate) fn argument(mut self) -> Result<Body<'a>, CutShort> {
         Ok(Body::new(self.body.bytes(self.len as usize)?))
     }

@@ -1,4 +1,4 @@
-//! What a link leads to, as the volume is now.
+//! Follows links to their targets, as the volume is now.
 
 use super::attributes::{READ, WRITE};
 use super::causes::Causes;

@@ -1,4 +1,4 @@
-//! What holds for users of transformation links, sentence by sentence.
+//! Promises to users of transformation links, sentence by sentence.
 
 mod absent;
 mod computing;
