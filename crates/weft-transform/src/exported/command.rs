@@ -72,8 +72,10 @@ fn run(given: &Given, reader: Reader, writer: &mut Writer) -> Result<(), StageEr
         stop.stop();
         (ended, said)
     });
+    let exceeded = spawned.exceeded();
     let how = match ended? {
-        Ended::Exit(0) => return Ok(()),
+        // A shell may not mind that a part of a pipeline was killed; what it gave is not whole.
+        Ended::Exit(0) if exceeded.is_none() => return Ok(()),
         // So the shell tells of a signal.
         Ended::Exit(code @ 129..) => format!("exit status: {code} (signal: {})", code - 128),
         Ended::Exit(code) => format!("exit status: {code}"),
@@ -81,8 +83,7 @@ fn run(given: &Given, reader: Reader, writer: &mut Writer) -> Result<(), StageEr
     };
     let said = String::from_utf8_lossy(&said);
     let last = said.lines().last().map(|line| format!(": {line}")).unwrap_or_default();
-    let exceeded =
-        spawned.exceeded().map(|most| format!(", as its processes had {} MiB of memory together", most >> 20));
+    let exceeded = exceeded.map(|most| format!(", as its processes had {} MiB of memory together", most >> 20));
     Err(StageError::data(format!("it ended with {how}{}{last}", exceeded.unwrap_or_default())))
 }
 
