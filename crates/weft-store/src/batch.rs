@@ -1,5 +1,6 @@
 //! One atomic change of a volume.
 
+use crate::past::HistoryChange;
 use crate::row::{BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
 use crate::{BlockId, Name};
 use std::ops::Range;
@@ -30,6 +31,8 @@ pub struct Batch {
     pub extents: Vec<ExtentChange>,
     /// Changes of `xattr`.
     pub xattrs: Vec<XattrChange>,
+    /// Changes of what is kept of the past.
+    pub history: Vec<HistoryChange>,
     /// Operations that it could not store ([`crate::log::LogAppends::carry`]), for a store whose
     /// intent log has rows.
     pub carried: Vec<u8>,

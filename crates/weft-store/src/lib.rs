@@ -22,6 +22,7 @@ pub mod memory;
 mod missing;
 mod name;
 mod overlay;
+mod past;
 mod path_walk;
 pub mod postgres;
 mod references;
@@ -47,6 +48,7 @@ pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair, Subject};
 pub use location::Location;
 pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
+pub use past::{At, History, HistoryChange, PastStore, Pin, PinKind};
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;
 pub use row::{

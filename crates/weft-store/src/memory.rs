@@ -5,6 +5,7 @@
 use crate::Name;
 use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock};
 use crate::error::{Error, Result};
+use crate::past::PastStore;
 use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, ReadMode, RowStore, Space, Transaction, VolumeOptions,
@@ -250,6 +251,8 @@ impl CommitStore for MemoryStore {
         Ok(Box::new(MemoryTransaction { store: self, _writing: writing, next, blocks: Vec::new() }))
     }
 }
+
+impl PastStore for MemoryStore {}
 
 impl Maintenance for MemoryStore {
     fn space(&self) -> Result<Space> {

@@ -59,6 +59,7 @@ use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Snapshot;
+use crate::past::PastStore;
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{
@@ -411,6 +412,8 @@ impl CommitStore for PostgresStore {
         self.lost.lock().as_ref().map(Lost::error)
     }
 }
+
+impl PastStore for PostgresStore {}
 
 impl Maintenance for PostgresStore {
     fn disk_cache(&self) -> Option<DiskCacheStats> {

@@ -93,6 +93,7 @@ use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
+use crate::past::PastStore;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
@@ -303,6 +304,8 @@ impl CommitStore for SqliteStore {
         if self.writes { looked().err() } else { None }
     }
 }
+
+impl PastStore for SqliteStore {}
 
 impl Maintenance for SqliteStore {
     fn close(&self) -> Result<()> {

@@ -5,6 +5,7 @@ use crate::disk_cache::DiskCacheStats;
 use crate::error::{Error, Result};
 use crate::log::Behind;
 use crate::name::Name;
+use crate::past::PastStore;
 use crate::round_trips::RoundTrips;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
 use crate::{missing, sums};
@@ -241,9 +242,9 @@ pub trait Maintenance: Send + Sync {
 }
 
 /// All that keeps a volume.
-pub trait Store: RowStore + BlockStore + CommitStore + Maintenance {}
+pub trait Store: RowStore + BlockStore + CommitStore + Maintenance + PastStore {}
 
-impl<T: RowStore + BlockStore + CommitStore + Maintenance> Store for T {}
+impl<T: RowStore + BlockStore + CommitStore + Maintenance + PastStore> Store for T {}
 
 /// A path from the root to `ino`, by what `names_of` tells of each on the way; `#` and the number
 /// of the first that has no name.

@@ -10,8 +10,8 @@ use weft_store::log::OperationLog;
 use weft_store::memory::MemoryStore;
 use weft_store::{
     Batch, BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Error, ErrorKind, Header, Ino,
-    InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, Place, ReadMode, Result, RoundTrips, RowStore, Space,
-    Store, Transaction, VolumeOptions,
+    InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, PastStore, Place, ReadMode, Result, RoundTrips,
+    RowStore, Space, Store, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make
@@ -285,6 +285,8 @@ impl CommitStore for CrashStore {
         self.live.lost()
     }
 }
+
+impl PastStore for CrashStore {}
 
 impl Maintenance for CrashStore {
     fn round_trips(&self) -> RoundTrips {

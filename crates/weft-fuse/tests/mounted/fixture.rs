@@ -10,8 +10,8 @@ use weft_block::Block;
 use weft_fuse::{Leaver, MountOptions, Session, SessionOptions, Transport, Unmounter};
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    BlockRef, BlockStore, CommitStore, Cookie, Durability, Header, Ino, InodeRow, Maintenance, Name, NameRow, ReadMode,
-    RowStore, Space, Transaction, VolumeOptions,
+    BlockRef, BlockStore, CommitStore, Cookie, Durability, Header, Ino, InodeRow, Maintenance, Name, NameRow,
+    PastStore, ReadMode, RowStore, Space, Transaction, VolumeOptions,
 };
 use weft_vfs::{Options, SystemClock, Vfs};
 
@@ -207,6 +207,8 @@ impl CommitStore for GatedStore {
         self.store.begin(durability)
     }
 }
+
+impl PastStore for GatedStore {}
 
 impl Maintenance for GatedStore {
     fn space(&self) -> weft_store::Result<Space> {

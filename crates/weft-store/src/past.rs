@@ -1,0 +1,135 @@
+//! The past of a volume: rows as earlier commits left them, and which commits can still be read.
+//!
+//! While history is on, a commit keeps the versions of rows that it replaces. A version held from
+//! the commit that wrote it up to the one that replaced it. A commit is *kept* if it is not older
+//! than [`History::first`] or if a [`Pin`] names it; versions that no kept commit sees are removed
+//! by and by ([`HistoryChange::Forget`]).
+
+mod at;
+
+pub use at::At;
+
+use crate::Name;
+use crate::error::{Error, Result};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use std::ops::Range;
+use weft_digest::Digest;
+
+/// What a volume keeps of its past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// The rule by which commits are kept, as it is written.
+    pub rule: String,
+    /// From this commit on all are kept.
+    pub first: CommitNo,
+    /// Nothing that no kept commit sees is left of versions that were replaced up to this commit.
+    pub swept: CommitNo,
+    /// Bytes of content in versions: of their blocks, however many versions share one, and in rows.
+    pub bytes: u64,
+}
+
+/// A commit that is kept for a reason of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pin {
+    /// The commit.
+    pub commit: CommitNo,
+    /// The reason.
+    pub kind: PinKind,
+    /// The name of a snapshot; empty for all else.
+    pub name: Vec<u8>,
+    /// Time at which it was made.
+    pub made: Timestamp,
+    /// Time before which nobody may remove it, if that was said.
+    pub until: Option<Timestamp>,
+}
+
+/// The reason why a commit is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PinKind {
+    /// The rule keeps it, and not those around it.
+    Point,
+    /// A user gave it a name.
+    Snapshot,
+}
+
+/// A change of what is kept, as a part of a commit. Changes take effect in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HistoryChange {
+    /// Keep history from this commit on, by this rule; or change the rule.
+    Keep(String),
+    /// Keep none any more, and remove all versions and pins.
+    End,
+    /// Add a pin, or replace the one of the same commit, kind and name.
+    Pin(Pin),
+    /// Remove a pin. Harmless if there is none.
+    Unpin(CommitNo, PinKind, Vec<u8>),
+    /// All commits are kept from this one on, where that was an earlier one.
+    First(CommitNo),
+    /// Remove versions that no kept commit sees, of at most so many rows.
+    Forget(usize),
+}
+
+/// Reads rows as of earlier commits. All that is asked as of a commit which is not kept is
+/// undefined: ask [`PastStore::is_kept`] first.
+pub trait PastStore: Send + Sync {
+    /// What is kept of the past; none while history is off.
+    fn history(&self) -> Result<Option<History>> {
+        Ok(None)
+    }
+
+    /// All pins, by commit.
+    fn pins(&self) -> Result<Vec<Pin>> {
+        Ok(Vec::new())
+    }
+
+    /// True if rows can be read as of `commit`.
+    fn is_kept(&self, commit: CommitNo) -> Result<bool> {
+        let Some(history) = self.history()? else { return Ok(false) };
+        Ok(commit >= history.first || self.pins()?.iter().any(|pin| pin.commit == commit))
+    }
+
+    /// The last commit at or before `time`, of those that are remembered, kept or not.
+    fn commit_at(&self, _time: Timestamp) -> Result<Option<CommitRow>> {
+        Ok(None)
+    }
+
+    /// As [`crate::RowStore::inodes`], as of `commit`; with each row the commit that wrote it.
+    fn inodes_at(&self, _commit: CommitNo, _from: Ino, _limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        Err(no_history())
+    }
+
+    /// As [`crate::RowStore::name`], as of `commit`.
+    fn name_at(&self, _commit: CommitNo, _parent: Ino, _name: &Name) -> Result<Option<NameRow>> {
+        Err(no_history())
+    }
+
+    /// As [`crate::RowStore::names`], as of `commit`.
+    fn names_at(&self, _commit: CommitNo, _parent: Ino, _after: Cookie, _limit: usize) -> Result<Vec<NameRow>> {
+        Err(no_history())
+    }
+
+    /// As [`crate::RowStore::extents`], as of `commit`.
+    fn extents_at(&self, _commit: CommitNo, _ino: Ino, _range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        Err(no_history())
+    }
+
+    /// As [`crate::RowStore::xattrs`], as of `commit`.
+    fn xattrs_at(&self, _commit: CommitNo, _ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+        Err(no_history())
+    }
+
+    /// As [`crate::RowStore::digest`], as of `commit`.
+    fn digest_at(&self, _commit: CommitNo, _ino: Ino) -> Result<Option<Digest>> {
+        Err(no_history())
+    }
+
+    /// Versions of inode `ino` that later commits replaced, newest first: up to `limit` that were
+    /// replaced at or before `until`, each with the commits that wrote and replaced it.
+    fn versions(&self, _ino: Ino, _until: CommitNo, _limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
+        Err(no_history())
+    }
+}
+
+fn no_history() -> Error {
+    Error::Unusable("this volume keeps no history; 'weft history set' begins one".into())
+}
