@@ -144,7 +144,7 @@ fn all_processes_of_a_command_have_so_much_memory_together() {
     if !is_root() {
         return;
     }
-    // Each keeps so much until the other one has it, too, and says so if it was not killed meanwhile.
+    // Each keeps so much until the other one has it, too, and says so if it was not killed then.
     let process = |mib: u32, seconds: u32| {
         let bytes = mib << 20;
         format!(
