@@ -64,4 +64,4 @@ pub use waiting::Waiting;
 pub use weft_digest::Kind;
 
 /// Version of the volume format that this program reads and writes.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;

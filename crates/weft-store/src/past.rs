@@ -20,12 +20,12 @@ use weft_digest::Digest;
 pub struct History {
     /// The rule by which commits are kept, as it is written.
     pub rule: String,
+    /// Those who may read the past.
+    pub readers: Readers,
     /// From this commit on all are kept.
     pub first: CommitNo,
     /// Nothing that no kept commit sees is left of versions that were replaced up to this commit.
     pub swept: CommitNo,
-    /// Bytes of content in versions: of their blocks, however many versions share one, and in rows.
-    pub bytes: u64,
 }
 
 /// A commit that is kept for a reason of its own.
@@ -40,7 +40,50 @@ pub struct Pin {
     /// Time at which it was made.
     pub made: Timestamp,
     /// Time before which nobody may remove it, if that was said.
-    pub until: Option<Timestamp>,
+    pub held_until: Option<Timestamp>,
+}
+
+/// Those who may read the past, as far as its rights let them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readers {
+    /// Everybody.
+    #[default]
+    All,
+    /// The owner of each file as of then.
+    Owner,
+    /// Root.
+    Root,
+}
+
+impl Readers {
+    /// Returns its name in the volume's tables, and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Readers::All => "all",
+            Readers::Owner => "owner",
+            Readers::Root => "root",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Readers> {
+        [Readers::All, Readers::Owner, Readers::Root].into_iter().find(|readers| readers.name() == name)
+    }
+}
+
+impl PinKind {
+    /// Returns its number in the volume's tables.
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            PinKind::Point => 1,
+            PinKind::Snapshot => 2,
+        }
+    }
+
+    /// The one of that number.
+    pub(crate) fn numbered(number: i64) -> Option<PinKind> {
+        [PinKind::Point, PinKind::Snapshot].into_iter().find(|kind| kind.number() == number)
+    }
 }
 
 /// The reason why a commit is kept.
@@ -55,8 +98,8 @@ pub enum PinKind {
 /// A change of what is kept, as a part of a commit. Changes take effect in their order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryChange {
-    /// Keep history from this commit on, by this rule; or change the rule.
-    Keep(String),
+    /// Keep history from this commit on, by this rule and for these readers; or change both.
+    Keep(String, Readers),
     /// Keep none any more, and remove all versions and pins.
     End,
     /// Add a pin, or replace the one of the same commit, kind and name.

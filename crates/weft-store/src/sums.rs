@@ -8,6 +8,7 @@
 //! change that follows damage keeps it visible.
 
 use crate::batch::Counters;
+use crate::past::{History, Pin};
 use crate::row::{BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place, Timestamp};
 use crate::store::VolumeOptions;
 use weft_digest::{Digest, Kind};
@@ -24,6 +25,10 @@ const BYTES_MAX: usize = 64;
 
 /// One reference to a block in the sum of its row: odd, so that no other count gives the same.
 const REFERENCE: i64 = 0x1e37_79b9_7f4a_7c15;
+
+/// Bits that the first commit of content is shifted by in its sum, so that it is told from the
+/// last one.
+pub(crate) const CONTENT_SHIFT: u32 = 20;
 
 /// A number as the database holds it.
 fn int(number: u64) -> i64 {
@@ -170,6 +175,33 @@ pub(crate) fn extent(ino: Ino, index: u64, block: u64, since: CommitNo) -> i64 {
 /// The sum of an extent in PostgreSQL, which tells whose block it is.
 pub(crate) fn owned_extent((ino, index): (Ino, u64), (owner, block): (Ino, u64), since: CommitNo) -> i64 {
     Sum::of("owned extents").unsigned(ino.0).unsigned(index).unsigned(owner.0).unsigned(block).unsigned(since.0).end()
+}
+
+/// The sum of a version that was replaced in commit `until`: that of its row, with the commit
+/// added, so that a statement can make it without knowing the row.
+pub(crate) fn version(row: i64, until: CommitNo) -> i64 {
+    add(row, references(int(until.0)))
+}
+
+/// The same of content, which held from commit `since` on: of the sum of its digest.
+pub(crate) fn content(digest: i64, since: CommitNo, until: CommitNo) -> i64 {
+    add(version(digest, until), references(int(since.0).wrapping_shl(CONTENT_SHIFT)))
+}
+
+/// What is kept of the past ([`crate::History`]).
+pub(crate) fn retention(history: &History) -> i64 {
+    let sum =
+        Sum::of("retention").int(1).odd(b't', history.rule.as_bytes()).odd(b't', history.readers.name().as_bytes());
+    sum.unsigned(history.first.0).unsigned(history.swept.0).end()
+}
+
+/// The sum of a pin.
+pub(crate) fn pin(pin: &Pin) -> i64 {
+    let sum = Sum::of("pins").unsigned(pin.commit.0).int(pin.kind.number()).bytes(&pin.name).int(pin.made.0);
+    match pin.held_until {
+        Some(until) => sum.int(until.0).end(),
+        None => sum.null().end(),
+    }
 }
 
 /// The sum of a block with `refs` references. What verifies parts of it is not in it: that follows

@@ -7,8 +7,8 @@
 //! tests hold it to the letter.
 //!
 //! A table of row versions (`_history`) is derived from the table that it is of: the same key, from
-//! and to which commit a version held, and all else but sums. What it is keyed by is said once, in
-//! [`Table::version_key`].
+//! and to which commit a version held, all else, and the row's sum with the commit that replaced it
+//! added. What it is keyed by is said once, in [`Table::version_key`].
 
 mod described;
 
@@ -95,8 +95,11 @@ pub(crate) struct SumNames {
 pub(crate) enum Versions {
     /// None are kept.
     None,
-    /// In a table of their own, without these columns.
-    KeptWithout(&'static [&'static str]),
+    /// In a table of their own without these columns, by the key and the commit that replaced them:
+    /// where one row is looked for at a time.
+    ByCommit(&'static [&'static str]),
+    /// The same by their fork first ([`crate::history`]): where rows of one moment are listed.
+    ByFork(&'static [&'static str]),
 }
 
 /// A table.
@@ -104,7 +107,9 @@ pub(crate) enum Versions {
 pub(crate) struct Table {
     pub(crate) name: &'static str,
     columns: &'static [Column],
-    pub(crate) indices: &'static [Index],
+    indices: &'static [Index],
+    /// Indices of the table of its rows' versions.
+    history_indices: &'static [Index],
     /// None if its rows have no sums.
     pub(crate) sums: Option<SumNames>,
     versions: Versions,
@@ -129,11 +134,17 @@ pub(crate) struct Made {
 /// The end of the names of tables of row versions.
 const HISTORY: &str = "_history";
 
+/// The number that a version is filed under.
+const FORK: Column = described::number("fork");
+
 /// The commit from which on a version held.
 const SINCE: Column = described::number("since");
 
 /// The commit that replaced it.
 const UNTIL: Column = described::number("until");
+
+/// The sum of the row, with that commit added.
+const SUM: Column = described::number("sum").as_a(Role::Sum);
 
 /// True if `table` has row versions.
 pub(crate) fn is_of_versions(table: &str) -> bool {
@@ -157,12 +168,21 @@ pub(crate) fn names(dialect: Dialect) -> impl Iterator<Item = String> {
 
 /// The statements that make the tables and indices of an engine, in their order.
 pub(crate) fn statements(dialect: Dialect) -> Vec<String> {
-    let with_indices = |table: &Table| {
-        let indices = table.indices.iter().map(|index| index.text(table.name, dialect));
-        [table.made(dialect).text].into_iter().chain(indices).collect::<Vec<_>>()
+    let indices = indices(dialect);
+    let with_indices = |made: Made| {
+        let own = indices.iter().filter(|(table, _)| *table == made.name);
+        let own = own.map(|(table, index)| index.text(table, dialect));
+        [made.text.clone()].into_iter().chain(own).collect::<Vec<_>>()
     };
-    let histories = of(dialect).filter_map(|table| table.history(dialect)).map(|made| made.text);
-    of(dialect).flat_map(with_indices).chain(histories).collect()
+    made(dialect).into_iter().flat_map(with_indices).collect()
+}
+
+/// All indices of an engine, each with the name of its table.
+pub(crate) fn indices(dialect: Dialect) -> Vec<(String, &'static Index)> {
+    let of_rows = of(dialect).flat_map(|table| table.indices.iter().map(|index| (table.name.to_owned(), index)));
+    let of_versions = of(dialect)
+        .flat_map(|table| table.history_indices.iter().map(|index| (format!("{}{HISTORY}", table.name), index)));
+    of_rows.chain(of_versions).collect()
 }
 
 /// The table of that name, which both engines have or one of them.
@@ -276,7 +296,7 @@ impl Table {
 
     /// Returns the table of versions of its rows, if they are kept.
     pub(crate) fn history(&self, dialect: Dialect) -> Option<Made> {
-        let Versions::KeptWithout(left_out) = self.versions else { return None };
+        let (Versions::ByCommit(left_out) | Versions::ByFork(left_out)) = self.versions else { return None };
         let is_kept = |column: &&Column| {
             !column.is_of_key()
                 && !matches!(column.role, Role::Since | Role::Sum | Role::DigestSum)
@@ -284,14 +304,16 @@ impl Table {
         };
         let key = self.columns(dialect).filter(|column| column.is_of_key());
         let rest = self.columns(dialect).filter(is_kept);
-        let columns = key.chain([&SINCE, &UNTIL]).chain(rest).collect::<Vec<_>>();
+        let fork = matches!(self.versions, Versions::ByFork(_)).then_some(&FORK);
+        let columns = fork.into_iter().chain(key).chain([&SINCE, &UNTIL]).chain(rest).chain([&SUM]).collect::<Vec<_>>();
         let name = format!("{}{HISTORY}", self.name);
         Some(make(name, &columns, self.version_key(dialect), (dialect, false)))
     }
 
     /// The primary key of the table of its rows' versions.
     fn version_key(&self, dialect: Dialect) -> Vec<&'static str> {
-        [self.key(dialect), vec![SINCE.name]].concat()
+        let fork = matches!(self.versions, Versions::ByFork(_)).then_some(FORK.name);
+        [fork.into_iter().collect(), self.key(dialect), vec![UNTIL.name]].concat()
     }
 }
 

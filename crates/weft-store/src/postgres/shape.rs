@@ -63,7 +63,7 @@ const OTHERS: &str = "SELECT 'constraint'::text, t.relname::text, o.conname::tex
 
 /// An index that Weft makes.
 struct Index {
-    table: &'static str,
+    table: String,
     definition: String,
     made: String,
 }
@@ -75,9 +75,8 @@ fn made_tables() -> BTreeMap<String, Made> {
 
 /// The indices of a new volume, by name.
 fn made_indices() -> BTreeMap<&'static str, Index> {
-    let all = tables::of(Dialect::Postgres).flat_map(|table| table.indices.iter().map(|index| (table.name, index)));
-    let made = all.map(|(table, index)| {
-        let (definition, made) = (index.definition(Dialect::Postgres), index.text(table, Dialect::Postgres));
+    let made = tables::indices(Dialect::Postgres).into_iter().map(|(table, index)| {
+        let (definition, made) = (index.definition(Dialect::Postgres), index.text(&table, Dialect::Postgres));
         (index.name, Index { table, definition, made })
     });
     made.collect()

@@ -19,7 +19,7 @@ const fn bytes(name: &'static str) -> Column {
 
 impl Column {
     /// The same with this role.
-    const fn as_a(self, role: Role) -> Column {
+    pub(super) const fn as_a(self, role: Role) -> Column {
         Column { role, ..self }
     }
 
@@ -47,6 +47,7 @@ const PLAIN: Table = Table {
     name: "",
     columns: &[],
     indices: &[],
+    history_indices: &[],
     sums: None,
     versions: Versions::None,
     is_of_one_row: false,
@@ -74,13 +75,30 @@ pub(crate) const ALL: &[Table] = &[
     Table { name: "volume", columns: VOLUME, is_of_one_row: true, ..PLAIN },
     Table { name: "lease", columns: LEASE, is_of_one_row: true, only: POSTGRES, ..PLAIN },
     Table { name: "intents", columns: INTENTS, only: POSTGRES, ..PLAIN },
-    Table { name: "commits", columns: COMMITS, sums: sums("commits"), ..PLAIN },
+    Table {
+        name: "commits",
+        columns: COMMITS,
+        indices: &[Index { name: "commits_time", columns: &["time"], ..INDEX }],
+        sums: sums("commits"),
+        ..PLAIN
+    },
+    Table { name: "retention", columns: RETENTION, sums: sums("retention"), is_of_one_row: true, ..PLAIN },
+    Table { name: "pins", columns: PINS, sums: sums("pins"), ..PLAIN },
     Table {
         name: "fileatt",
         columns: FILEATT,
         indices: &[Index { name: "fileatt_orphans", columns: &["ino"], filter: Some("nlink = 0"), ..INDEX }],
         sums: sums_and_digests("fileatt", "digest"),
-        versions: Versions::KeptWithout(&[]),
+        versions: Versions::ByCommit(&["digest", "inline"]),
+        history_indices: &[Index { name: "fileatt_history_until", columns: &["until"], ..INDEX }],
+        ..PLAIN
+    },
+    // Content changes more seldom than the attributes of a file, and more often than those of a
+    // directory.
+    Table {
+        name: "content_history",
+        columns: CONTENT_HISTORY,
+        indices: &[Index { name: "content_history_until", columns: &["until"], ..INDEX }],
         ..PLAIN
     },
     Table {
@@ -97,14 +115,14 @@ pub(crate) const ALL: &[Table] = &[
             },
         ],
         sums: sums_and_digests("naming", "entry"),
-        versions: Versions::KeptWithout(&["digest"]),
+        versions: Versions::ByFork(&["digest"]),
         ..PLAIN
     },
     Table {
         name: "extents",
         columns: EXTENTS,
         sums: Some(SumNames { sqlite: "extents", postgres: "owned extents", digest: None }),
-        versions: Versions::KeptWithout(&[]),
+        versions: Versions::ByFork(&[]),
         ..PLAIN
     },
     Table {
@@ -119,7 +137,7 @@ pub(crate) const ALL: &[Table] = &[
     Table { name: "dropped", columns: &[number("owner").key()], only: POSTGRES, ..PLAIN },
     Table { name: "branches", columns: BRANCHES, sums: sums("branches"), ..PLAIN },
     Table { name: "nodes", columns: NODES, sums: sums("nodes"), ..PLAIN },
-    Table { name: "xattr", columns: XATTR, sums: sums("xattr"), versions: Versions::KeptWithout(&[]), ..PLAIN },
+    Table { name: "xattr", columns: XATTR, sums: sums("xattr"), versions: Versions::ByFork(&[]), ..PLAIN },
     Table { name: "segments", columns: SEGMENTS, sums: sums("segments"), only: SQLITE, ..PLAIN },
     Table { name: "freed", columns: FREED, sums: sums("freed"), only: SQLITE, ..PLAIN },
 ];
@@ -158,6 +176,33 @@ const COMMITS: &[Column] = &[
     bytes("root_digest").or_null(),
     bytes("previous_digest").or_null(),
     SUM,
+];
+
+const RETENTION: &[Column] = &[
+    number("id").key(),
+    column("rule", Type::Text),
+    column("readers", Type::Text),
+    number("first"),
+    number("swept"),
+    SUM,
+];
+
+const PINS: &[Column] = &[
+    number("commit_number").key(),
+    number("kind").key(),
+    bytes("name").key(),
+    number("made"),
+    number("held_until").or_null(),
+    SUM,
+];
+
+const CONTENT_HISTORY: &[Column] = &[
+    number("ino").key(),
+    number("since"),
+    number("until").key(),
+    bytes("digest").or_null(),
+    SUM,
+    bytes("inline").or_null(),
 ];
 
 const FILEATT: &[Column] = &[

@@ -39,6 +39,24 @@ CREATE TABLE commits (
     previous_digest bytea,
     sum bigint NOT NULL DEFAULT -1
 );
+CREATE INDEX commits_time ON commits (time);
+CREATE TABLE retention (
+    id bigint PRIMARY KEY CHECK (id = 1),
+    rule text NOT NULL,
+    readers text NOT NULL,
+    first bigint NOT NULL,
+    swept bigint NOT NULL,
+    sum bigint NOT NULL DEFAULT -1
+);
+CREATE TABLE pins (
+    commit_number bigint NOT NULL,
+    kind bigint NOT NULL,
+    name bytea NOT NULL,
+    made bigint NOT NULL,
+    held_until bigint,
+    sum bigint NOT NULL DEFAULT -1,
+    PRIMARY KEY (commit_number, kind, name)
+);
 CREATE TABLE fileatt (
     ino bigint PRIMARY KEY,
     generation bigint NOT NULL,
@@ -62,6 +80,16 @@ CREATE TABLE fileatt (
     inline bytea
 );
 CREATE INDEX fileatt_orphans ON fileatt (ino) WHERE nlink = 0;
+CREATE TABLE content_history (
+    ino bigint NOT NULL,
+    since bigint NOT NULL,
+    until bigint NOT NULL,
+    digest bytea,
+    sum bigint NOT NULL DEFAULT -1,
+    inline bytea,
+    PRIMARY KEY (ino, until)
+);
+CREATE INDEX content_history_until ON content_history (until);
 CREATE TABLE naming (
     parent bigint NOT NULL,
     name bytea NOT NULL,
@@ -142,11 +170,12 @@ CREATE TABLE fileatt_history (
     btime bigint NOT NULL,
     parent bigint NOT NULL,
     xattrs bigint NOT NULL,
-    digest bytea,
-    inline bytea,
-    PRIMARY KEY (ino, since)
+    sum bigint NOT NULL DEFAULT -1,
+    PRIMARY KEY (ino, until)
 );
+CREATE INDEX fileatt_history_until ON fileatt_history (until);
 CREATE TABLE naming_history (
+    fork bigint NOT NULL,
     parent bigint NOT NULL,
     name bytea NOT NULL,
     since bigint NOT NULL,
@@ -154,24 +183,29 @@ CREATE TABLE naming_history (
     ino bigint NOT NULL,
     kind bigint NOT NULL,
     cookie bigint NOT NULL,
-    PRIMARY KEY (parent, name, since)
+    sum bigint NOT NULL DEFAULT -1,
+    PRIMARY KEY (fork, parent, name, until)
 );
 CREATE TABLE extents_history (
+    fork bigint NOT NULL,
     ino bigint NOT NULL,
     idx bigint NOT NULL,
     since bigint NOT NULL,
     until bigint NOT NULL,
     owner bigint NOT NULL,
     block bigint NOT NULL,
-    PRIMARY KEY (ino, idx, since)
+    sum bigint NOT NULL DEFAULT -1,
+    PRIMARY KEY (fork, ino, idx, until)
 );
 CREATE TABLE xattr_history (
+    fork bigint NOT NULL,
     ino bigint NOT NULL,
     name bytea NOT NULL,
     since bigint NOT NULL,
     until bigint NOT NULL,
     value bytea NOT NULL,
-    PRIMARY KEY (ino, name, since)
+    sum bigint NOT NULL DEFAULT -1,
+    PRIMARY KEY (fork, ino, name, until)
 );
 CREATE VIEW files AS
 WITH RECURSIVE tree (path, ino) AS (

@@ -25,6 +25,24 @@ CREATE TABLE commits (
     previous_digest BLOB,
     sum INTEGER NOT NULL DEFAULT -1
 );
+CREATE INDEX commits_time ON commits (time);
+CREATE TABLE retention (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    rule TEXT NOT NULL,
+    readers TEXT NOT NULL,
+    first INTEGER NOT NULL,
+    swept INTEGER NOT NULL,
+    sum INTEGER NOT NULL DEFAULT -1
+);
+CREATE TABLE pins (
+    commit_number INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    name BLOB NOT NULL,
+    made INTEGER NOT NULL,
+    held_until INTEGER,
+    sum INTEGER NOT NULL DEFAULT -1,
+    PRIMARY KEY (commit_number, kind, name)
+) WITHOUT ROWID;
 CREATE TABLE fileatt (
     ino INTEGER PRIMARY KEY,
     generation INTEGER NOT NULL,
@@ -48,6 +66,16 @@ CREATE TABLE fileatt (
     inline BLOB
 );
 CREATE INDEX fileatt_orphans ON fileatt (ino) WHERE nlink = 0;
+CREATE TABLE content_history (
+    ino INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    until INTEGER NOT NULL,
+    digest BLOB,
+    sum INTEGER NOT NULL DEFAULT -1,
+    inline BLOB,
+    PRIMARY KEY (ino, until)
+);
+CREATE INDEX content_history_until ON content_history (until);
 CREATE TABLE naming (
     parent INTEGER NOT NULL,
     name BLOB NOT NULL,
@@ -139,11 +167,12 @@ CREATE TABLE fileatt_history (
     btime INTEGER NOT NULL,
     parent INTEGER NOT NULL,
     xattrs INTEGER NOT NULL,
-    digest BLOB,
-    inline BLOB,
-    PRIMARY KEY (ino, since)
-);
+    sum INTEGER NOT NULL DEFAULT -1,
+    PRIMARY KEY (ino, until)
+) WITHOUT ROWID;
+CREATE INDEX fileatt_history_until ON fileatt_history (until);
 CREATE TABLE naming_history (
+    fork INTEGER NOT NULL,
     parent INTEGER NOT NULL,
     name BLOB NOT NULL,
     since INTEGER NOT NULL,
@@ -151,23 +180,28 @@ CREATE TABLE naming_history (
     ino INTEGER NOT NULL,
     kind INTEGER NOT NULL,
     cookie INTEGER NOT NULL,
-    PRIMARY KEY (parent, name, since)
+    sum INTEGER NOT NULL DEFAULT -1,
+    PRIMARY KEY (fork, parent, name, until)
 ) WITHOUT ROWID;
 CREATE TABLE extents_history (
+    fork INTEGER NOT NULL,
     ino INTEGER NOT NULL,
     idx INTEGER NOT NULL,
     since INTEGER NOT NULL,
     until INTEGER NOT NULL,
     block INTEGER NOT NULL,
-    PRIMARY KEY (ino, idx, since)
+    sum INTEGER NOT NULL DEFAULT -1,
+    PRIMARY KEY (fork, ino, idx, until)
 ) WITHOUT ROWID;
 CREATE TABLE xattr_history (
+    fork INTEGER NOT NULL,
     ino INTEGER NOT NULL,
     name BLOB NOT NULL,
     since INTEGER NOT NULL,
     until INTEGER NOT NULL,
     value BLOB NOT NULL,
-    PRIMARY KEY (ino, name, since)
+    sum INTEGER NOT NULL DEFAULT -1,
+    PRIMARY KEY (fork, ino, name, until)
 ) WITHOUT ROWID;
 CREATE VIEW files AS
 WITH RECURSIVE tree (path, ino) AS (
