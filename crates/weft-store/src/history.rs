@@ -6,3 +6,5 @@
 
 #[cfg_attr(not(test), expect(dead_code, reason = "the engines write no history yet"))]
 pub(crate) mod fork;
+#[cfg_attr(not(test), expect(dead_code, reason = "no command sets a rule yet"))]
+pub mod rule;
