@@ -4,7 +4,6 @@
 //! Everything here is a function of its arguments: no clock, no I/O and no SQL, so that both
 //! engines and a check agree. The engines call it once they write history.
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the engines write no history yet"))]
 pub(crate) mod fork;
 #[cfg_attr(not(test), expect(dead_code, reason = "no command sets a rule yet"))]
 pub mod rule;

@@ -173,6 +173,7 @@ pub trait PastStore: Send + Sync {
     }
 }
 
-fn no_history() -> Error {
+/// The error of what needs history where none is kept.
+pub(crate) fn no_history() -> Error {
     Error::Unusable("this volume keeps no history; 'weft history set' begins one".into())
 }

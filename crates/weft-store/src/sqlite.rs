@@ -23,6 +23,7 @@ mod foreign;
 mod free_list;
 mod gap;
 mod held;
+mod history;
 mod holder;
 mod inlined;
 mod inspect;
@@ -93,12 +94,14 @@ use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
-use crate::past::PastStore;
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
+use crate::past::{History, PastStore, Pin};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
 };
 use crate::user::{AtEnd, Rights};
+use history::reading::{self, Past};
+use history::retaining;
 use names::Names;
 use parking_lot::Mutex;
 use readers::Readers;
@@ -216,9 +219,7 @@ impl RowStore for SqliteStore {
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
         use crate::overlay::Snapshot;
-        self.readers.with(|connection| {
-            digests::Rows { connection, segments: None, wait: &|| (), elsewhere: None }.names_of(ino)
-        })
+        self.readers.with(|connection| digests::Rows::of(connection).names_of(ino))
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
@@ -240,7 +241,13 @@ impl RowStore for SqliteStore {
     fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         let block_size = u64::from(self.header.lock().options.block_size);
         self.readers.with(|connection| {
-            let rows = digests::Rows { connection, segments: self.segments.as_deref(), wait: &|| (), elsewhere: None };
+            let rows = digests::Rows {
+                connection,
+                segments: self.segments.as_deref(),
+                wait: &|| (),
+                elsewhere: None,
+                keeping: None,
+            };
             self.zeros.content(&rows, ino, block_size)
         })
     }
@@ -305,7 +312,47 @@ impl CommitStore for SqliteStore {
     }
 }
 
-impl PastStore for SqliteStore {}
+impl PastStore for SqliteStore {
+    fn history(&self) -> Result<Option<History>> {
+        self.readers.with(retaining::history)
+    }
+
+    fn pins(&self) -> Result<Vec<Pin>> {
+        self.readers.with(retaining::pins)
+    }
+
+    fn commit_at(&self, time: Timestamp) -> Result<Option<CommitRow>> {
+        self.readers.with(|connection| reading::commit_at(connection, time))
+    }
+
+    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        self.readers.with(|connection| Past::new(connection, commit).inodes(from, limit))
+    }
+
+    fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+        self.readers.with(|connection| Past::new(connection, commit).name(parent, name))
+    }
+
+    fn names_at(&self, commit: CommitNo, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.readers.with(|connection| Past::new(connection, commit).names(parent, after, limit))
+    }
+
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.readers.with(|connection| Past::new(connection, commit).extents(ino, &range))
+    }
+
+    fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+        self.readers.with(|connection| Past::new(connection, commit).xattrs(ino))
+    }
+
+    fn digest_at(&self, commit: CommitNo, ino: Ino) -> Result<Option<Digest>> {
+        self.readers.with(|connection| Past::new(connection, commit).digest(ino))
+    }
+
+    fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
+        self.readers.with(|connection| reading::versions(connection, ino, until, limit))
+    }
+}
 
 impl Maintenance for SqliteStore {
     fn close(&self) -> Result<()> {

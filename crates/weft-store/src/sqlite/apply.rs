@@ -8,6 +8,8 @@ use super::behind::{notice, tail_of};
 use super::connection::{Access, AtClose, at_close};
 use super::digests::Rows;
 use super::extents::{self, Freed, Stored};
+use super::history::keeping::Keeping;
+use super::history::retaining;
 use super::proof::is_any_behind;
 use super::read::{self, sql, unsigned};
 use super::reclaim::{FreedSpace, Ongoing, Reclaimer};
@@ -20,6 +22,7 @@ use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
 use crate::log::{Behind, Loss};
+use crate::past::History;
 use crate::references::{ExtentPlan, References};
 use crate::row::{CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::store::{Durability, Header};
@@ -40,8 +43,8 @@ const WAL_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of freed space after which commits are made durable, so that it can be given back.
 const FREED_BYTES_MAX: u64 = 64 << 20;
 
-/// Commits kept in `commits` while history is off.
-const COMMITS_KEPT: u64 = 1024;
+/// Last commits that stay in `commits`, whatever is kept of the past.
+pub(super) const COMMITS_KEPT: u64 = 1024;
 
 /// The one connection that writes.
 pub(super) struct Writer {
@@ -87,6 +90,16 @@ pub(super) struct Writer {
     sum: i64,
     /// None if the volume keeps no digests.
     digester: Option<Digester>,
+    /// What is kept of the past; none if nothing is.
+    history: Option<History>,
+}
+
+/// What the rows of a commit leave to be done once it is there.
+pub(super) struct Written {
+    /// Space that they free.
+    freed: FreedSpace,
+    /// What is kept of the past from then on.
+    history: Option<History>,
 }
 
 /// The rows and blocks that a commit writes.
@@ -124,8 +137,10 @@ impl Writer {
         let (path, access, database) = database;
         let wal_bytes = std::fs::metadata(Wal::path_of(path)).map_or(0, |metadata| metadata.len());
         let reclaimer = segments.map(|segments| Reclaimer::new(segments.clone(), path, access));
+        let history = retaining::history(&connection)?;
         Ok(Writer {
             connection,
+            history,
             database,
             wal: Wal::path_of(path),
             room: Arc::new(Room::of_log(wal_bytes)),
@@ -257,13 +272,15 @@ impl Writer {
         self.connection.execute_batch(synchronous).map_err(failed)
     }
 
-    /// Ends the transaction, whose blocks end at `tail`; `freed` is what [`Writer::write_rows`]
+    /// Ends the transaction, whose blocks end at `tail`; `written` is what [`Writer::write_rows`]
     /// told.
-    pub(super) fn commit(&mut self, freed: FreedSpace, tail: Tail) -> Result<()> {
+    pub(super) fn commit(&mut self, written: Written, tail: Tail) -> Result<()> {
+        let Written { freed, history } = written;
         let committed = self.connection.execute_batch("COMMIT").map_err(failed);
         self.in_doubt |= committed.is_err();
         committed?;
         self.tail = tail;
+        self.history = history;
         self.next_freed += i64::try_from(freed.rows.len() + freed.noted.len()).unwrap_or(i64::MAX);
         self.noted.extend(&freed.noted);
         self.unnoted.clear();
@@ -288,16 +305,17 @@ impl Writer {
         }
     }
 
-    /// Writes rows; tells the space that they free.
-    pub(super) fn write_rows(&self, new: &NewRows<'_>) -> Result<FreedSpace> {
+    /// Writes rows; tells what that leaves to be done.
+    pub(super) fn write_rows(&self, new: &NewRows<'_>) -> Result<Written> {
         let NewRows { batch, blocks, tail, wait } = *new;
         let connection = &self.connection;
+        let keeping = self.history.as_ref().map(|_| Keeping::new(connection, batch.commit)).transpose()?;
         // A damaged volume may have extents of inodes that are new by its counters.
         let plan = ExtentPlan::of(batch, Ino(u64::MAX), |block| Ok(block.id))?;
         let mut references = References::default();
-        extents::replace(connection, batch.commit, &plan, &mut references)?;
+        extents::replace((connection, keeping), batch.commit, &plan, &mut references)?;
         extents::insert(connection, blocks, &mut references)?;
-        let rows = Rows { connection, segments: self.segments.as_deref(), wait, elsewhere: None };
+        let rows = Rows { connection, segments: self.segments.as_deref(), wait, elsewhere: None, keeping };
         let mut digests = self.digester.as_ref().map(|digester| digester.begin(&rows, self.block_size));
         if let Some(digests) = &mut digests {
             plan.cleared.into_iter().for_each(|(ino, range)| digests.clear(ino, range));
@@ -305,25 +323,32 @@ impl Writer {
             let alone = blocks.iter().filter_map(|stored| Some((stored.block.id, stored.alone?)));
             alone.for_each(|(block, digest)| digests.alone(block, digest));
         }
-        self.write_inodes(batch, digests.as_mut())?;
-        self.write_names(batch, digests.as_mut())?;
+        self.write_inodes(batch, keeping, digests.as_mut())?;
+        self.write_names(batch, keeping, digests.as_mut())?;
         if let Some(digests) = digests {
             digests.finish()?;
         }
-        self.write_xattrs(batch)?;
+        self.write_xattrs(batch, keeping)?;
+        let history = retaining::change(connection, self.history.clone(), batch, &mut references)?;
         let freed = extents::settle(connection, &references)?;
         let freed = self.write_segments(blocks, &freed, tail)?;
-        self.write_counters(batch)?;
-        Ok(freed)
+        self.write_counters(batch, history.as_ref())?;
+        Ok(Written { freed, history })
     }
 
-    fn write_inodes(&self, batch: &Batch, mut digests: Option<&mut CommitDigests<'_>>) -> Result<()> {
+    fn write_inodes(
+        &self,
+        batch: &Batch,
+        keeping: Option<Keeping<'_>>,
+        mut digests: Option<&mut CommitDigests<'_>>,
+    ) -> Result<()> {
         let connection = &self.connection;
         let mut puts = Vec::new();
         for change in &batch.inodes {
             match change {
                 InodeChange::Put(row) => puts.push(row),
                 InodeChange::Remove(ino) => {
+                    keeping.map_or(Ok(()), |keeping| keeping.removed(*ino))?;
                     if let Some(digests) = &mut digests {
                         digests.remove(*ino)?;
                     }
@@ -337,12 +362,18 @@ impl Writer {
         puts.sort_unstable_by_key(|row| row.ino);
         for row in puts {
             let digest = digests.as_mut().map(|digests| digests.inode(row)).transpose()?.flatten();
-            put_inode(connection, batch.commit, row, digest.as_ref())?;
+            let since = keeping.map_or(Ok(batch.commit), |keeping| keeping.inode(row, digest.as_ref()))?;
+            put_inode(connection, since, row, digest.as_ref())?;
         }
         Ok(())
     }
 
-    fn write_names(&self, batch: &Batch, mut digests: Option<&mut CommitDigests<'_>>) -> Result<()> {
+    fn write_names(
+        &self,
+        batch: &Batch,
+        keeping: Option<Keeping<'_>>,
+        mut digests: Option<&mut CommitDigests<'_>>,
+    ) -> Result<()> {
         let mut remove =
             self.connection.prepare_cached("DELETE FROM naming WHERE parent = ?1 AND name = ?2").map_err(failed)?;
         let mut puts: Vec<&NameRow> = Vec::new();
@@ -350,6 +381,7 @@ impl Writer {
             match change {
                 NameChange::Put(row) => puts.push(row),
                 NameChange::Remove { parent, name } => {
+                    keeping.map_or(Ok(()), |keeping| keeping.removed_name(*parent, name.as_bytes()))?;
                     remove.execute((sql(parent.0), name.as_bytes())).map_err(failed)?;
                     if let Some(digests) = &mut digests {
                         digests.remove_name(*parent, name);
@@ -364,7 +396,8 @@ impl Writer {
         let mut late = Vec::new();
         for row in puts {
             let digest = digests.as_mut().map(|digests| digests.name(row)).transpose()?.flatten();
-            match put_name(&self.connection, batch.commit, row, digest.as_ref()) {
+            let since = keeping.map_or(Ok(batch.commit), |keeping| keeping.name(row))?;
+            match put_name(&self.connection, since, row, digest.as_ref()) {
                 Err(error) if is_constraint(&error) => late.push((row, digest)),
                 other => other?,
             }
@@ -386,7 +419,7 @@ impl Writer {
         Ok(())
     }
 
-    fn write_xattrs(&self, batch: &Batch) -> Result<()> {
+    fn write_xattrs(&self, batch: &Batch, keeping: Option<Keeping<'_>>) -> Result<()> {
         let put = "INSERT INTO xattr (ino, name, value, since, sum) VALUES (?1, ?2, ?3, ?4, ?5) \
                    ON CONFLICT (ino, name) DO UPDATE SET value = excluded.value, since = excluded.since, sum = excluded.sum";
         let mut put = self.connection.prepare_cached(put).map_err(failed)?;
@@ -394,6 +427,7 @@ impl Writer {
             self.connection.prepare_cached("DELETE FROM xattr WHERE ino = ?1 AND name = ?2").map_err(failed)?;
         for change in &batch.xattrs {
             let (ino, name) = (sql(change.ino.0), change.name.as_bytes());
+            keeping.map_or(Ok(()), |keeping| keeping.xattr(change.ino, name))?;
             match &change.value {
                 Some(value) => {
                     let sum = sums::xattr(change.ino, name, value, batch.commit);
@@ -479,7 +513,7 @@ impl Writer {
         Ok(())
     }
 
-    fn write_counters(&self, batch: &Batch) -> Result<()> {
+    fn write_counters(&self, batch: &Batch, history: Option<&History>) -> Result<()> {
         let counters = &batch.counters;
         let statement = "UPDATE volume SET number = ?1, op = ?2, next_id = ?3, next_block = ?4, epoch = ?5, \
                          bytes_used = ?6, inodes_used = ?7, sum = ?8 WHERE id = 1 AND number = ?1 - 1";
@@ -515,12 +549,12 @@ impl Writer {
             .map_err(failed)?
             .execute((sql(batch.commit.0), batch.time.0, sql(counters.op.0), root, previous, sum))
             .map_err(failed)?;
-        self.connection
-            .prepare_cached("DELETE FROM commits WHERE number <= ?1")
-            .map_err(failed)?
-            .execute((sql(batch.commit.0.saturating_sub(COMMITS_KEPT)),))
-            .map_err(failed)?;
-        Ok(())
+        if let Some(history) = history {
+            return retaining::forget_old_commits(&self.connection, history, batch.commit);
+        }
+        let old = sql(batch.commit.0.saturating_sub(COMMITS_KEPT));
+        let mut forget = self.connection.prepare_cached("DELETE FROM commits WHERE number <= ?1").map_err(failed)?;
+        forget.execute((old,)).map(drop).map_err(failed)
     }
 
     /// The digest of the commit before `batch`; none if that kept no digest of its tree, or is

@@ -12,6 +12,7 @@ mod damaged;
 mod digests;
 mod free_pages;
 mod gone;
+mod history;
 mod inlined;
 mod integrity;
 mod lost;
@@ -234,6 +235,7 @@ impl Checker<'_> {
         self.connection.execute_batch(rules::SCRATCH).map_err(failed)?;
         self.damaged(&header)?;
         self.apply_rules(rules::VALUES)?;
+        self.history()?;
         let unlike = self.contradictions(&header)?;
         self.remake(&header)?;
         self.find_log(&header)?;

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use weft_block::{Block, Rope};
 
 /// Tables copied as they are. `segments` and `freed` tell of the old home only.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 15] = [
     "volume",
     "commits",
     "fileatt",
@@ -45,6 +45,9 @@ const TABLES: [&str; 12] = [
     "branches",
     "nodes",
     "xattr",
+    "retention",
+    "pins",
+    "content_history",
     "fileatt_history",
     "naming_history",
     "extents_history",
@@ -130,7 +133,7 @@ fn refuse_other_content(old: &Connection, layout: &Layout, header: &Header) -> R
     }
     let digester = Digester::new(Arc::new(ZeroValues::default()));
     let segments = layout.segments.clone().map(Segments::new_to_read);
-    let rows = Rows { connection: old, segments: segments.as_ref(), wait: &|| (), elsewhere: None };
+    let rows = Rows { connection: old, segments: segments.as_ref(), wait: &|| (), elsewhere: None, keeping: None };
     let scan = Scan { digester: &digester, rows: &rows, block_size: u64::from(header.options.block_size) };
     // The values of blocks are in their rows; each block is verified by them on the way.
     let unlike = scan.contradictions(true)?;

@@ -1,6 +1,7 @@
 //! The rows that digests need, in SQLite.
 
 use super::blocks::bytes_at_place;
+use super::history::keeping::Keeping;
 use super::read::{self, digest, sql, unsigned};
 use super::segments::Segments;
 use crate::Name;
@@ -14,6 +15,13 @@ use std::ops::Range;
 use weft_block::Block;
 use weft_digest::{Digest, Kind};
 
+impl<'a> Rows<'a> {
+    /// The rows of the present in the database of `connection`, without the blocks in segments.
+    pub(super) fn of(connection: &'a Connection) -> Rows<'a> {
+        Rows { connection, segments: None, wait: &|| (), elsewhere: None, keeping: None }
+    }
+}
+
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot keep digests", source }
 }
@@ -26,6 +34,8 @@ pub(super) struct Rows<'a> {
     pub(super) wait: &'a dyn Fn(),
     /// Reads blocks, if they do not lie here.
     pub(super) elsewhere: Option<&'a ReadElsewhere<'a>>,
+    /// Keeps what is replaced, if history is on.
+    pub(super) keeping: Option<Keeping<'a>>,
 }
 
 /// Reads the bytes of a block from where they lie.
@@ -155,6 +165,7 @@ impl Snapshot for Rows<'_> {
 
 impl DigestRows for Rows<'_> {
     fn set_digest(&self, ino: Ino, digest: Option<&Digest>) -> Result<()> {
+        self.keeping.map_or(Ok(()), |keeping| keeping.digest(ino, digest))?;
         let statement = "UPDATE fileatt SET digest = ?2, digest_sum = ?3 WHERE ino = ?1";
         self.execute(statement, (sql(ino.0), digest.map(|digest| &digest[..]), sums::digest(ino, digest)))
     }

@@ -1,6 +1,7 @@
 //! Changes of extents within a commit, and the numbers of references that follow from them, as
 //! [`crate::references`] plans them.
 
+use super::history::keeping::Keeping;
 use super::read::{sql, unsigned};
 use super::segments::taken;
 use crate::error::{Error, Result};
@@ -27,15 +28,21 @@ fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot change extents", source }
 }
 
-/// Replaces extents as `plan` says, in `commit`; counts what blocks lose and gain by it.
+/// Replaces extents as `plan` says, in `commit`; counts what blocks lose and gain by it. Those that
+/// are kept stay references.
 pub(super) fn replace(
-    connection: &Connection,
+    (connection, keeping): (&Connection, Option<Keeping<'_>>),
     commit: CommitNo,
     plan: &ExtentPlan<BlockId>,
     references: &mut References<BlockId>,
 ) -> Result<()> {
-    plan.replaced.iter().try_for_each(|(ino, range)| clear(connection, *ino, range, references))?;
-    plan.removed.iter().try_for_each(|ino| clear(connection, *ino, &(0..u64::MAX), references))?;
+    let all = plan.removed.iter().map(|ino| (*ino, 0..u64::MAX));
+    for (ino, range) in plan.replaced.iter().cloned().chain(all) {
+        match keeping {
+            Some(keeping) => keep(connection, keeping, ino, &range)?,
+            None => clear(connection, ino, &range, references)?,
+        }
+    }
     let statement = "INSERT INTO extents (ino, idx, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5)";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     for (ino, index, block) in &plan.put {
@@ -44,6 +51,14 @@ pub(super) fn replace(
         references.gain(*block);
     }
     Ok(())
+}
+
+/// Moves the extents of `ino` in `range` to the past.
+fn keep(connection: &Connection, keeping: Keeping<'_>, ino: Ino, range: &Range<u64>) -> Result<()> {
+    keeping.extents(ino, range)?;
+    let statement = "DELETE FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    statement.execute((sql(ino.0), sql(range.start), sql(range.end))).map(drop).map_err(failed)
 }
 
 /// Deletes the extents of `ino` in `range`.

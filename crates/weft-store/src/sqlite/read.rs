@@ -14,7 +14,7 @@ use std::ops::Range;
 use weft_block::{Block, Slice};
 use weft_digest::{Digest, Kind, Parts};
 
-fn failed(source: rusqlite::Error) -> Error {
+pub(super) fn failed(source: rusqlite::Error) -> Error {
     match source {
         rusqlite::Error::FromSqlConversionFailure(_, _, cause) if cause.is::<Damage>() => {
             Error::Corrupt(format!("{cause}; 'weft check' tells more"))
@@ -51,7 +51,7 @@ fn bad(column: usize, what: &str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Blob, what.into())
 }
 
-fn all<T>(
+pub(super) fn all<T>(
     connection: &Connection,
     statement: &str,
     parameters: impl rusqlite::Params,
@@ -74,7 +74,17 @@ fn inode_row(row: &Row<'_>) -> rusqlite::Result<Result<InodeRow>> {
     Ok(read.ok().filter(|_| holds).ok_or_else(damaged))
 }
 
-/// The same, whatever its sum.
+/// The row of inode `ino`, or that it is damaged, with the commit that wrote it; none if there is
+/// none.
+pub(super) fn inode_with_since(connection: &Connection, ino: Ino) -> Result<Option<(Result<InodeRow>, CommitNo)>> {
+    let statement = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
+                     atime, mtime, ctime, btime, parent, xattrs, inline, since, sum FROM fileatt WHERE ino = ?1";
+    let read = |row: &Row<'_>| Ok((inode_row(row)?, CommitNo(unsigned(row, 16)?)));
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    statement.query_row((sql(ino.0),), read).optional().map_err(failed)
+}
+
+/// The row of an inode, whatever its sum.
 pub(super) fn whole_inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
     let mode = unsigned32(row, 2)?;
     let time = |column| row.get(column).map(Timestamp);
@@ -176,16 +186,26 @@ pub(super) fn whole_names(connection: &Connection, parent: Ino, after: Cookie, l
 
 /// Reads an entry: its position, the inode and its kind, its name, the commit that wrote it, the
 /// sum.
-fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
+pub(super) fn name_row(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
+    name_row_with(row, parent, 5, |sum| sum)
+}
+
+/// The same with the sum in column `at`, which is what `sum` makes of that of the row.
+pub(super) fn name_row_with(
+    row: &Row<'_>,
+    parent: Ino,
+    at: usize,
+    sum: impl Fn(i64) -> i64,
+) -> rusqlite::Result<NameRow> {
     let bytes = row.get_ref(3)?.as_blob().map_err(|_| bad(3, "name is no blob"))?;
     let name = Name::new(bytes).map_err(|_| bad(3, "not a name"))?;
     let (ino, cookie) = (Ino(unsigned(row, 1)?), Cookie(unsigned(row, 0)?));
     let read = NameRow { parent, name, ino, kind: kind(row, 2)?, cookie };
-    let holds = row.get::<_, i64>(5)? == sums::name(&read, CommitNo(unsigned(row, 4)?));
+    let holds = row.get::<_, i64>(at)? == sum(sums::name(&read, CommitNo(unsigned(row, 4)?)));
     if holds {
         Ok(read)
     } else {
-        Err(damage(5, format!("the entry at position {} of directory {} is damaged", cookie.0, parent.0)))
+        Err(damage(at, format!("the entry at position {} of directory {} is damaged", cookie.0, parent.0)))
     }
 }
 
@@ -227,24 +247,28 @@ pub(super) fn block_ref(row: &Row<'_>, first: usize) -> rusqlite::Result<BlockRe
 }
 
 pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-    let statement = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum \
-                     FROM extents e LEFT JOIN blocks b ON b.id = e.block \
+    let statement = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
+                     0 FROM extents e LEFT JOIN blocks b ON b.id = e.block \
                      WHERE e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 ORDER BY e.idx";
-    all(connection, statement, (sql(ino.0), sql(range.start), sql(range.end)), |row| {
-        let (index, id) = (unsigned(row, 0)?, unsigned(row, 1)?);
-        let extent = sums::extent(ino, index, id, CommitNo(unsigned(row, 7)?));
-        if row.get::<_, i64>(8)? != extent {
-            return Err(damage(8, format!("the row of block {index} of inode {} is damaged", ino.0)));
-        }
-        if row.get_ref(2)? == ValueRef::Null {
-            return Err(damage(2, format!("block {id}, of inode {}, has no row", ino.0)));
-        }
-        let block = block_ref(row, 1)?;
-        if row.get::<_, i64>(10)? != sums::block(&block, row.get(9)?) {
-            return Err(damage(10, format!("block {} has a damaged row", block.id.0)));
-        }
-        Ok((index, block))
-    })
+    all(connection, statement, (sql(ino.0), sql(range.start), sql(range.end)), |row| extent(row, ino))
+}
+
+/// Reads an extent of `ino` with its block, as [`extents`] asks for them: last comes the commit
+/// that replaced it, 0 for one of the present.
+pub(super) fn extent(row: &Row<'_>, ino: Ino) -> rusqlite::Result<(u64, BlockRef)> {
+    let (index, id) = (unsigned(row, 0)?, unsigned(row, 1)?);
+    let extent = sums::extent(ino, index, id, CommitNo(unsigned(row, 7)?));
+    if row.get::<_, i64>(8)? != sums::version(extent, CommitNo(unsigned(row, 11)?)) {
+        return Err(damage(8, format!("the row of block {index} of inode {} is damaged", ino.0)));
+    }
+    if row.get_ref(2)? == ValueRef::Null {
+        return Err(damage(2, format!("block {id}, of inode {}, has no row", ino.0)));
+    }
+    let block = block_ref(row, 1)?;
+    if row.get::<_, i64>(10)? != sums::block(&block, row.get(9)?) {
+        return Err(damage(10, format!("block {} has a damaged row", block.id.0)));
+    }
+    Ok((index, block))
 }
 
 pub(super) fn nth_extent(connection: &Connection, ino: Ino, range: &Range<u64>, nth: Nth) -> Result<Option<u64>> {
@@ -260,17 +284,22 @@ pub(super) fn nth_extent(connection: &Connection, ino: Ino, range: &Range<u64>, 
 }
 
 pub(super) fn xattrs(connection: &Connection, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-    let statement = "SELECT name, value, since, sum FROM xattr WHERE ino = ?1 ORDER BY name";
-    let found = all(connection, statement, (sql(ino.0),), |row| {
-        let name = row.get_ref(0)?.as_blob().map_err(|_| bad(0, "name is no blob"))?;
-        let (name, value) = (Name::of_xattr(name).map_err(|_| bad(0, "not a name"))?, row.get::<_, Vec<u8>>(1)?);
-        match row.get::<_, i64>(3)? == sums::xattr(ino, name.as_bytes(), &value, CommitNo(unsigned(row, 2)?)) {
-            true => Ok((name, value)),
-            false => Err(damage(3, format!("an attribute of inode {} is damaged", ino.0))),
-        }
-    })?;
+    let statement = "SELECT name, value, since, sum, 0 FROM xattr WHERE ino = ?1 ORDER BY name";
+    let found = all(connection, statement, (sql(ino.0),), |row| xattr(row, ino))?;
     super::missing::xattrs(connection, ino, found.len() as u64)?;
     Ok(found)
+}
+
+/// Reads an attribute of `ino`, as [`xattrs`] asks for them: last comes the commit that replaced
+/// it, 0 for one of the present.
+pub(super) fn xattr(row: &Row<'_>, ino: Ino) -> rusqlite::Result<(Name, Vec<u8>)> {
+    let name = row.get_ref(0)?.as_blob().map_err(|_| bad(0, "name is no blob"))?;
+    let (name, value) = (Name::of_xattr(name).map_err(|_| bad(0, "not a name"))?, row.get::<_, Vec<u8>>(1)?);
+    let sum = sums::xattr(ino, name.as_bytes(), &value, CommitNo(unsigned(row, 2)?));
+    match row.get::<_, i64>(3)? == sums::version(sum, CommitNo(unsigned(row, 4)?)) {
+        true => Ok((name, value)),
+        false => Err(damage(3, format!("an attribute of inode {} is damaged", ino.0))),
+    }
 }
 
 /// Inodes without a name. One whose row is damaged may have names, and is none of them.

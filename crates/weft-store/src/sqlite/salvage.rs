@@ -531,7 +531,7 @@ impl Salvage<'_> {
         }
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let segments = target.segments.clone().map(Segments::new_to_read);
-        let rows = Rows { connection, segments: segments.as_ref(), wait: &|| (), elsewhere: None };
+        let rows = Rows { connection, segments: segments.as_ref(), wait: &|| (), elsewhere: None, keeping: None };
         let scan = Scan { digester: &digester, rows: &rows, block_size: u64::from(self.volume.options.block_size) };
         for (row, is_unread) in scan.unlike()? {
             // What was made of blocks has no digest yet, and that of damaged bytes cannot be told.

@@ -201,7 +201,7 @@ impl Scrub<'_> {
 
     /// A path that leads to `ino`; `#` and its number if none does.
     fn path(&self, ino: Ino) -> Result<Vec<u8>> {
-        let rows = Rows { connection: &self.connection, segments: None, wait: &|| (), elsewhere: None };
+        let rows = Rows::of(&self.connection);
         path_to(ino, |ino| rows.names_of(ino))
     }
 
@@ -213,8 +213,13 @@ impl Scrub<'_> {
         }
         self.connection.execute_batch("BEGIN").map_err(failed)?;
         let digester = Digester::new(Arc::new(ZeroValues::default()));
-        let rows =
-            Rows { connection: &self.connection, segments: self.segments.as_ref(), wait: &|| (), elsewhere: None };
+        let rows = Rows {
+            connection: &self.connection,
+            segments: self.segments.as_ref(),
+            wait: &|| (),
+            elsewhere: None,
+            keeping: None,
+        };
         let scan = Scan { digester: &digester, rows: &rows, block_size: self.block_size };
         let mut findings = Vec::new();
         let total = "SELECT 2 * (SELECT count(*) FROM fileatt) + (SELECT count(*) FROM naming)";

@@ -45,11 +45,15 @@ pub(super) const NODE: Summed = row("nodes");
 pub(super) const SEGMENT: Summed = row("segments");
 pub(super) const FREED: Summed = row("freed");
 pub(super) const COMMIT: Summed = row("commits");
+pub(super) const RETENTION: Summed = row("retention");
+pub(super) const PIN: Summed = row("pins");
 pub(super) const VOLUME: Summed = Summed { table: "volume", column: "sum", of: Of::Volume };
 
 /// All of them.
-pub(super) const ALL: [&Summed; 13] =
-    [&INODE, &DIGEST, &NAME, &ENTRY, &EXTENT, &BLOCK, &XATTR, &BRANCH, &NODE, &SEGMENT, &FREED, &COMMIT, &VOLUME];
+pub(super) const ALL: [&Summed; 15] = [
+    &INODE, &DIGEST, &NAME, &ENTRY, &EXTENT, &BLOCK, &XATTR, &BRANCH, &NODE, &SEGMENT, &FREED, &COMMIT, &RETENTION,
+    &PIN, &VOLUME,
+];
 
 fn failed(source: rusqlite::Error) -> Error {
     Error::Sqlite { what: "cannot make sums of rows", source }
@@ -97,8 +101,13 @@ pub(super) fn seal(connection: &Connection) -> Result<()> {
 pub(super) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("weft_sum", -1, flags, sum).map_err(failed)?;
-    let references = |context: &Context<'_>| Ok(sums::references(context.get(0)?));
-    connection.create_scalar_function("weft_references", 1, flags, references).map_err(failed)
+    let references = |context: &Context<'_>| match context.get_raw(0) {
+        ValueRef::Integer(count) => Ok(Some(sums::references(count))),
+        // Damage has none.
+        _ => Ok(None),
+    };
+    connection.create_scalar_function("weft_references", 1, flags, references).map_err(failed)?;
+    super::history::register(connection)
 }
 
 fn sum(context: &Context<'_>) -> rusqlite::Result<i64> {

@@ -32,8 +32,17 @@ use std::path::{Path, PathBuf};
 /// The format before rows had sums.
 const WITHOUT_SUMS: u32 = 3;
 
-/// The formats that can be brought up. None of them counts extended attributes.
-const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5];
+/// The first format whose inodes count their extended attributes.
+const WITH_COUNTS: u32 = 6;
+
+/// The formats that can be brought up. None of them keeps versions of rows.
+const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5, WITH_COUNTS];
+
+/// Tables that no format before has.
+const NEW_TABLES: &[&str] = &["retention", "pins", "content_history"];
+
+/// Tables of versions of rows that all formats have, and that were never written to.
+const VERSION_TABLES: &[&str] = &["fileatt_history", "naming_history", "extents_history", "xattr_history"];
 
 /// Begins the header of each record in an intent log of format 3.
 const OLD_MAGIC: &[u8] = b"WEFTLOG1";
@@ -187,6 +196,10 @@ fn refuse_old_operations(connection: &Connection, layout: &Layout) -> Result<()>
 /// rows.
 fn verify(connection: &Connection, format: u32) -> Result<()> {
     left::refuse_broken(connection)?;
+    if format >= WITH_COUNTS {
+        // Rows keep their sums, and are verified by them once they are written.
+        return Ok(());
+    }
     verify_attributes(connection)?;
     if format == WITHOUT_SUMS {
         return verify_inline(connection);
@@ -239,12 +252,16 @@ pub fn downgrade(path: &Path) -> Result<()> {
     let _hold = hold(&layout)?;
     let connection = connect(&layout.database, 8, Access::Shared)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
-    run("BEGIN IMMEDIATE; DROP INDEX naming_order; ALTER TABLE volume DROP COLUMN uuid")?;
-    ALL.iter().try_for_each(|summed| run(&format!("ALTER TABLE {} DROP COLUMN {}", summed.table, summed.column)))?;
+    run("BEGIN IMMEDIATE; DROP INDEX naming_order; DROP INDEX commits_time; ALTER TABLE volume DROP COLUMN uuid")?;
+    NEW_TABLES.iter().try_for_each(|table| run(&format!("DROP TABLE {table}")))?;
+    let left = ALL.iter().filter(|summed| !NEW_TABLES.contains(&summed.table));
+    left.into_iter()
+        .try_for_each(|summed| run(&format!("ALTER TABLE {} DROP COLUMN {}", summed.table, summed.column)))?;
     run("CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind)")?;
-    for table in ["fileatt", "fileatt_history"] {
-        let flag = "RENAME COLUMN xattrs TO has_xattrs";
-        run(&format!("ALTER TABLE {table} {flag}; UPDATE {table} SET has_xattrs = has_xattrs > 0"))?;
+    let flag = "RENAME COLUMN xattrs TO has_xattrs";
+    run(&format!("ALTER TABLE fileatt {flag}; UPDATE fileatt SET has_xattrs = has_xattrs > 0"))?;
+    for table in VERSION_TABLES {
+        run(&format!("DROP TABLE {table}; CREATE TABLE {table} (since INTEGER NOT NULL, until INTEGER NOT NULL)"))?;
     }
     connection.pragma_update(None, "user_version", WITHOUT_SUMS).map_err(failed)?;
     run("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")?;

@@ -22,7 +22,8 @@ impl Checker<'_> {
         let digester = Digester::new(Arc::new(ZeroValues::default()));
         let segments = self.segments();
         let elsewhere = self.elsewhere.as_ref().map(|elsewhere| elsewhere.read);
-        let rows = Rows { connection: &self.connection, segments: segments.as_ref(), wait: &|| (), elsewhere };
+        let rows =
+            Rows { connection: &self.connection, segments: segments.as_ref(), wait: &|| (), elsewhere, keeping: None };
         look(&Scan { digester: &digester, rows: &rows, block_size: u64::from(header.options.block_size) })
     }
 

@@ -126,13 +126,16 @@ pub(super) const ROWLESS: Rule = rule(
     &[],
 );
 
-/// Commits between others. Those before may have been forgotten in their time.
+/// Commits between others. Those before may have been forgotten in their time, and so may those of
+/// which history keeps some.
 pub(super) const COMMITS: Rule = rule(
     "SELECT NULL, NULL, CASE next - number WHEN 2 THEN printf('the row of commit %d is gone', number + 1) \
      ELSE printf('the rows of commits %d to %d are gone', number + 1, next - 1) END \
-     FROM (SELECT number, lead(number) OVER (ORDER BY number) AS next FROM commits) WHERE next > number + 1",
+     FROM (SELECT number, lead(number) OVER (ORDER BY number) AS next FROM commits) WHERE next > number + 1 \
+     AND next > coalesce((SELECT first FROM retention), 0)",
     &["DELETE FROM commits WHERE number <= (SELECT max(number) FROM \
-       (SELECT number, lead(number) OVER (ORDER BY number) AS next FROM commits) WHERE next > number + 1)"],
+       (SELECT number, lead(number) OVER (ORDER BY number) AS next FROM commits) WHERE next > number + 1 \
+       AND next > coalesce((SELECT first FROM retention), 0))"],
 );
 
 /// The last commit, whose number is in the volume's own row.
@@ -236,7 +239,7 @@ impl Checker<'_> {
     /// True if the digest that is kept of a file is that of its content as it is now.
     fn is_vouched_for(&self, ino: Ino, header: &Header) -> Result<bool> {
         let digester = Digester::new(Arc::new(ZeroValues::default()));
-        let rows = Rows { connection: &self.connection, segments: None, wait: &|| (), elsewhere: None };
+        let rows = Rows::of(&self.connection);
         let scan = Scan { digester: &digester, rows: &rows, block_size: u64::from(header.options.block_size) };
         match scan.is_like(ino) {
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok(false),

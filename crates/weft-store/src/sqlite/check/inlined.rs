@@ -64,7 +64,7 @@ impl Checker<'_> {
     /// proved.
     fn proved(&self, suspect: &Suspect, kind: Kind) -> Result<Option<(InodeRow, Digest)>> {
         let digester = Digester::new(Arc::new(ZeroValues::default()));
-        let rows = Rows { connection: &self.connection, segments: None, wait: &|| (), elsewhere: None };
+        let rows = Rows::of(&self.connection);
         let mut entries = Vec::new();
         for (parent, name) in rows.names_of(suspect.ino)? {
             entries.extend(rows.entry(parent, &name)?.map(|hash| (name, hash)));

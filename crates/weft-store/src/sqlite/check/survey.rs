@@ -3,7 +3,7 @@
 
 use super::damaged::{Offender, damaged_rows, offenders};
 use super::rules::{COUNTERS, Rule, SCRATCH, VALUES};
-use super::{blocks, content, failed, gone, names};
+use super::{blocks, content, failed, gone, history, names};
 use crate::error::{Error, Result};
 use crate::sqlite::digests::Rows;
 use crate::sqlite::read;
@@ -25,8 +25,12 @@ pub(in crate::sqlite) fn survey(connection: &Connection, header: &Header, limit:
         counts.iter().try_for_each(|count| connection.execute_batch(count)).map_err(failed)?;
         let segments: &[Rule] = if header.options.home == BlockHome::Segments { blocks::SEGMENTS } else { &[] };
         let rules = [VALUES, names::ENTRIES, names::LINKS, content::RULES, blocks::BLOCKS, segments, COUNTERS];
-        let rules =
-            rules.into_iter().flatten().filter(|rule| !rule.is_note).chain([&gone::COMMITS, &gone::LAST_COMMIT]);
+        let rules = rules
+            .into_iter()
+            .flatten()
+            .filter(|rule| !rule.is_note)
+            .chain([&gone::COMMITS, &gone::LAST_COMMIT])
+            .chain(history::rules());
         found = offenders(connection, rules, limit)?;
         connection.execute_batch(SWEEP).map_err(failed)?;
         found.extend(commits(connection, header)?.into_iter().map(Offender::of_volume));
@@ -56,7 +60,7 @@ pub(super) fn commits(connection: &Connection, header: &Header) -> Result<Vec<St
 
 /// A path to what a survey found, of inode `ino` and of `name` in it.
 pub(in crate::sqlite) fn path_of(connection: &Connection, ino: i64, name: Option<&[u8]>) -> Result<Vec<u8>> {
-    let rows = Rows { connection, segments: None, wait: &|| (), elsewhere: None };
+    let rows = Rows::of(connection);
     let mut path = path_to(Ino(ino.unsigned_abs()), |ino| crate::overlay::Snapshot::names_of(&rows, ino))?;
     if let Some(name) = name {
         if !path.ends_with(b"/") {

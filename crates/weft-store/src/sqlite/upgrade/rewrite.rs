@@ -9,7 +9,7 @@ use super::super::read::unsigned;
 use super::super::scan::{Scan, go_on};
 use super::super::schema::{self, APPLICATION_ID};
 use super::super::sums::{self, ALL};
-use super::{WITHOUT_SUMS, failed};
+use super::{NEW_TABLES, VERSION_TABLES, WITH_COUNTS, WITHOUT_SUMS, failed};
 use crate::FORMAT;
 use crate::copies::sync_directory;
 use crate::digests::{Digester, ZeroValues};
@@ -128,6 +128,9 @@ fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progr
     run(&schema::statements())?;
     let tables = tables(&connection, "main")?;
     refuse_other_tables(&connection, &tables)?;
+    refuse_versions(&connection)?;
+    let is_copied = |table: &String| !NEW_TABLES.contains(&table.as_str()) && !VERSION_TABLES.contains(&table.as_str());
+    let tables = tables.into_iter().filter(is_copied).collect::<Vec<_>>();
     let total = tables.len() as u64;
     for (done, table) in (0..).zip(&tables) {
         progress(Progress { step: "writing rows", done, total });
@@ -189,7 +192,8 @@ fn columns(connection: &Connection, table: &str, database: &str) -> Result<Vec<S
 /// Refuses a database that lacks a table or has one that no Weft made, which would be lost.
 fn refuse_other_tables(connection: &Connection, tables_of_new: &[String]) -> Result<()> {
     let old = tables(connection, "old")?;
-    if let Some(table) = tables_of_new.iter().find(|table| !old.contains(table)) {
+    let is_missing = |table: &&String| !old.contains(table) && !NEW_TABLES.contains(&table.as_str());
+    if let Some(table) = tables_of_new.iter().find(is_missing) {
         return Err(Error::Corrupt(format!("the database is damaged: its table {table} is missing")));
     }
     match old.iter().find(|table| !tables_of_new.contains(table)) {
@@ -201,12 +205,23 @@ fn refuse_other_tables(connection: &Connection, tables_of_new: &[String]) -> Res
     }
 }
 
+/// Refuses a database with versions of rows, which no Weft of its format wrote.
+fn refuse_versions(connection: &Connection) -> Result<()> {
+    for table in VERSION_TABLES {
+        let any = format!("SELECT EXISTS (SELECT 1 FROM old.{table})");
+        if connection.query_row(&any, (), |row| row.get(0)).map_err(failed)? {
+            return Err(Error::Corrupt(format!("the table {table} has rows that no Weft of its format wrote")));
+        }
+    }
+    Ok(())
+}
+
 /// Copies the rows of `table`, of a database of `format`.
 fn copy(connection: &Connection, table: &str, format: u32) -> Result<()> {
     let old = columns(connection, table, "old")?;
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for column in columns(connection, table, "main")? {
-        let is_counted = table == "fileatt" && column == "sum";
+        let is_counted = format < WITH_COUNTS && table == "fileatt" && column == "sum";
         let summed = ALL.iter().find(|summed| summed.table == table && summed.column == column);
         let value = match summed {
             // That of the volume's row is of an id that it does not have yet.
@@ -220,8 +235,9 @@ fn copy(connection: &Connection, table: &str, format: u32) -> Result<()> {
     }
     let (names, values) = (names.join(", "), values.join(", "));
     let rows = match table {
-        "fileatt" => "(SELECT *, (SELECT count(*) FROM old.xattr x WHERE x.ino = f.ino) AS xattrs FROM old.fileatt f)",
-        "fileatt_history" => "(SELECT *, has_xattrs AS xattrs FROM old.fileatt_history)",
+        "fileatt" if format < WITH_COUNTS => {
+            "(SELECT *, (SELECT count(*) FROM old.xattr x WHERE x.ino = f.ino) AS xattrs FROM old.fileatt f)"
+        }
         _ => &format!("old.{table}"),
     };
     let copy = format!("INSERT INTO main.{table} ({names}) SELECT {values} FROM {rows}");
@@ -243,7 +259,7 @@ fn verify_tree(connection: &Connection) -> Result<()> {
         return Ok(());
     }
     let digester = Digester::new(Arc::new(ZeroValues::default()));
-    let rows = Rows { connection, segments: None, wait: &|| (), elsewhere: None };
+    let rows = Rows::of(connection);
     match (Scan { digester: &digester, rows: &rows, block_size }).wrong(false, &mut go_on)?.first() {
         None => Ok(()),
         Some((ino, what)) => Err(Error::Corrupt(format!(
