@@ -1,49 +1,59 @@
 //! A store in memory, for tests and for measuring what lies above it.
 //!
-//! It keeps the rows in plain maps and checks what a batch promises. Cloning it takes a snapshot.
+//! It keeps the rows in plain maps and checks what a batch promises. While history is on it keeps
+//! those maps of every commit. Cloning it takes a snapshot.
+
+mod history;
+mod rows;
+#[cfg(test)]
+mod tests;
 
 use crate::Name;
-use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock};
+use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NewBlock};
 use crate::error::{Error, Result};
-use crate::past::PastStore;
-use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Place, Timestamp};
+use crate::past::{History, PastStore, Pin};
+use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, ReadMode, RowStore, Space, Transaction, VolumeOptions,
 };
+use history::Past;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use rows::Rows;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_block::Block;
+use weft_digest::Digest;
+
+/// Commits that are remembered while history is off.
+const COMMITS_MAX: usize = 1024;
 
 #[derive(Clone)]
-struct Rows {
+struct Volume {
     header: Header,
-    inodes: BTreeMap<Ino, InodeRow>,
-    names: BTreeMap<(Ino, Name), NameRow>,
-    cookies: BTreeMap<(Ino, Cookie), Name>,
-    extents: BTreeMap<(Ino, u64), BlockRef>,
-    xattrs: BTreeMap<(Ino, Name), Vec<u8>>,
+    rows: Rows,
     blocks: BTreeMap<BlockId, (BlockRef, Block, i64)>,
+    commits: BTreeMap<CommitNo, CommitRow>,
+    past: Option<Past>,
 }
 
 /// The store.
 pub struct MemoryStore {
-    rows: RwLock<Rows>,
+    volume: RwLock<Volume>,
     /// Held by a transaction.
     writing: Mutex<()>,
 }
 
-/// A commit on its way: a copy of the rows.
+/// A commit on its way: a copy of the volume.
 struct MemoryTransaction<'a> {
     store: &'a MemoryStore,
     _writing: MutexGuard<'a, ()>,
-    next: Rows,
+    next: Volume,
     blocks: Vec<BlockId>,
 }
 
 impl Clone for MemoryStore {
     fn clone(&self) -> MemoryStore {
-        MemoryStore { rows: RwLock::new(self.rows.read().clone()), writing: Mutex::default() }
+        MemoryStore { volume: RwLock::new(self.volume.read().clone()), writing: Mutex::default() }
     }
 }
 
@@ -58,40 +68,41 @@ impl MemoryStore {
             created: Timestamp(0),
             counters: Counters { next_id: 16, next_block: 1, inodes_used: 1, ..Counters::default() },
         };
-        let root = InodeRow::new_root(0, 0, Timestamp(0));
-        MemoryStore {
-            rows: RwLock::new(Rows {
-                header,
-                inodes: BTreeMap::from([(Ino::ROOT, root)]),
-                names: BTreeMap::new(),
-                cookies: BTreeMap::new(),
-                extents: BTreeMap::new(),
-                xattrs: BTreeMap::new(),
-                blocks: BTreeMap::new(),
-            }),
-            writing: Mutex::default(),
-        }
+        let commits = BTreeMap::from([(header.commit, commit_row(header.commit, Timestamp(0), header.counters.op))]);
+        let volume = Volume { header, rows: Rows::new(), blocks: BTreeMap::new(), commits, past: None };
+        MemoryStore { volume: RwLock::new(volume), writing: Mutex::default() }
     }
 
     /// Goes back to what `earlier` holds.
     pub fn restore(&self, earlier: &MemoryStore) {
-        let rows = earlier.rows.read().clone();
-        *self.rows.write() = rows;
+        let volume = earlier.volume.read().clone();
+        *self.volume.write() = volume;
     }
 
     /// Returns the numbers of references to blocks.
     #[cfg(test)]
     pub(crate) fn references(&self) -> BTreeMap<BlockId, i64> {
-        self.rows.read().blocks.iter().map(|(id, (.., refs))| (*id, *refs)).collect()
+        self.volume.read().blocks.iter().map(|(id, (.., refs))| (*id, *refs)).collect()
     }
 
     /// Returns the number of stored blocks.
     pub fn block_count(&self) -> usize {
-        self.rows.read().blocks.len()
+        self.volume.read().blocks.len()
+    }
+
+    /// Reads the rows that `commit` left.
+    fn at<T>(&self, commit: CommitNo, read: impl FnOnce(&Rows) -> T) -> Result<T> {
+        let volume = self.volume.read();
+        let past = volume.past.as_ref().ok_or_else(crate::past::no_history)?;
+        Ok(read(past.rows(commit)?))
     }
 }
 
-impl Rows {
+fn commit_row(number: CommitNo, time: Timestamp, op: OpNo) -> CommitRow {
+    CommitRow { number, time, op, root: None, previous: None }
+}
+
+impl Volume {
     fn refer(&mut self, id: BlockId, change: i64) {
         if let Some((_, _, refs)) = self.blocks.get_mut(&id) {
             *refs += change;
@@ -99,34 +110,9 @@ impl Rows {
     }
 
     fn clear(&mut self, ino: Ino, range: Range<u64>) {
-        let gone: Vec<_> = self.extents.range((ino, range.start)..(ino, range.end)).map(|(k, v)| (*k, v.id)).collect();
-        for (key, id) in gone {
-            self.extents.remove(&key);
+        for id in self.rows.clear(ino, range) {
             self.refer(id, -1);
         }
-    }
-
-    fn remove_name(&mut self, parent: Ino, name: &Name) {
-        if let Some(row) = self.names.remove(&(parent, name.clone())) {
-            self.cookies.remove(&(parent, row.cookie));
-        }
-    }
-
-    fn apply_names(&mut self, batch: &Batch) -> Result<()> {
-        for change in &batch.names {
-            match change {
-                NameChange::Remove { parent, name } => self.remove_name(*parent, name),
-                NameChange::Put(row) => self.remove_name(row.parent, &row.name),
-            }
-        }
-        for change in &batch.names {
-            let NameChange::Put(row) = change else { continue };
-            if self.cookies.insert((row.parent, row.cookie), row.name.clone()).is_some() {
-                return Err(Error::Bug(format!("cookie {} given twice in {}", row.cookie.0, row.parent.0)));
-            }
-            self.names.insert((row.parent, row.name.clone()), row.clone());
-        }
-        Ok(())
     }
 
     fn apply_extents(&mut self, batch: &Batch) -> Result<()> {
@@ -140,7 +126,7 @@ impl Rows {
             self.clear(*ino, *index..index + 1);
             let stored = self.blocks.get(&block.id).map(|(stored, _, _)| *stored);
             let stored = stored.ok_or_else(|| Error::Bug(format!("extent names unknown block {}", block.id.0)))?;
-            self.extents.insert((*ino, *index), stored);
+            self.rows.extents.insert((*ino, *index), stored);
             self.refer(block.id, 1);
         }
         Ok(())
@@ -159,84 +145,125 @@ impl Rows {
         if batch.commit != self.header.commit.next() {
             return Err(Error::Bug(format!("commit {} after {}", batch.commit.0, self.header.commit.0)));
         }
-        for change in &batch.inodes {
-            match change {
-                InodeChange::Put(row) => {
-                    self.inodes.insert(row.ino, row.clone());
-                }
-                InodeChange::Remove(ino) => {
-                    self.inodes.remove(ino);
-                    self.clear(*ino, 0..u64::MAX);
-                    self.xattrs.retain(|(owner, _), _| owner != ino);
-                }
-            }
+        self.rows.apply_inodes(batch);
+        for ino in batch.removed() {
+            self.clear(ino, 0..u64::MAX);
         }
-        self.apply_names(batch)?;
+        self.rows.apply_names(batch)?;
         self.apply_extents(batch)?;
-        for change in &batch.xattrs {
-            let key = (change.ino, change.name.clone());
-            match &change.value {
-                Some(value) => self.xattrs.insert(key, value.clone()),
-                None => self.xattrs.remove(&key),
-            };
-        }
+        self.rows.apply_xattrs(&batch.xattrs);
         if let Some(id) = blocks.iter().find(|id| self.blocks.get(id).is_some_and(|(_, _, refs)| *refs == 0)) {
             return Err(Error::Bug(format!("no extent names new block {}", id.0)));
         }
-        self.blocks.retain(|_, (_, _, refs)| *refs > 0);
+        history::apply(&mut self.past, batch, &self.rows)?;
+        let of_the_past = self.past.as_ref().map(Past::blocks).unwrap_or_default();
+        self.blocks.retain(|id, (_, _, refs)| *refs > 0 || of_the_past.contains(id));
         self.header.commit = batch.commit;
         self.header.counters = batch.counters;
+        self.commits.insert(batch.commit, commit_row(batch.commit, batch.time, batch.counters.op));
+        if self.past.is_none() && self.commits.len() > COMMITS_MAX {
+            self.commits.pop_first();
+        }
         Ok(())
     }
 }
 
 impl RowStore for MemoryStore {
     fn header(&self) -> Result<Header> {
-        Ok(self.rows.read().header.clone())
+        Ok(self.volume.read().header.clone())
     }
 
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
-        Ok(self.rows.read().inodes.range(from..).take(limit).map(|(_, row)| row.clone()).collect())
+        let rows = self.volume.read().rows.inodes(from, limit);
+        Ok(rows.into_iter().map(|(row, _)| row).collect())
     }
 
     fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
-        Ok(self.rows.read().names.get(&(parent, name.clone())).cloned())
+        Ok(self.volume.read().rows.name(parent, name))
     }
 
     fn names(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
-        let rows = self.rows.read();
-        let cookies = rows.cookies.range((parent, after.next())..(parent.next(), Cookie(0)));
-        Ok(cookies.take(limit).filter_map(|(_, name)| rows.names.get(&(parent, name.clone())).cloned()).collect())
+        Ok(self.volume.read().rows.names(parent, after, limit))
     }
 
     fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        let rows = self.rows.read();
-        let found = rows.extents.range((ino, range.start)..(ino, range.end));
-        Ok(found.map(|((_, index), block)| (*index, *block)).collect())
+        Ok(self.volume.read().rows.extents(ino, range))
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-        let rows = self.rows.read();
-        let own = rows.xattrs.iter().filter(|((owner, _), _)| *owner == ino);
-        Ok(own.map(|((_, name), value)| (name.clone(), value.clone())).collect())
+        Ok(self.volume.read().rows.xattrs(ino))
     }
 
     fn orphans(&self) -> Result<Vec<Ino>> {
-        Ok(self.rows.read().inodes.values().filter(|row| row.nlink == 0).map(|row| row.ino).collect())
+        Ok(self.volume.read().rows.orphans())
     }
 
     fn misnamed(&self) -> Result<Vec<Ino>> {
-        let rows = self.rows.read();
-        let is_named = |ino: &Ino| rows.names.values().any(|name| name.ino == *ino);
-        Ok(rows.inodes.values().filter(|row| row.nlink == 0).map(|row| row.ino).filter(is_named).collect())
+        let volume = self.volume.read();
+        let is_named = |ino: &Ino| volume.rows.names.values().any(|name| name.ino == *ino);
+        Ok(volume.rows.orphans().into_iter().filter(is_named).collect())
+    }
+
+    fn commits(&self, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
+        Ok(self.volume.read().commits.range(from..).take(limit).map(|(_, row)| *row).collect())
+    }
+}
+
+impl PastStore for MemoryStore {
+    fn history(&self) -> Result<Option<History>> {
+        let volume = self.volume.read();
+        Ok(volume.past.as_ref().map(|past| past.history(&volume.rows)))
+    }
+
+    fn pins(&self) -> Result<Vec<Pin>> {
+        Ok(self.volume.read().past.as_ref().map(Past::pins).unwrap_or_default())
+    }
+
+    fn is_kept(&self, commit: CommitNo) -> Result<bool> {
+        let volume = self.volume.read();
+        Ok(commit <= volume.header.commit && volume.past.as_ref().is_some_and(|past| past.keeps(commit)))
+    }
+
+    fn commit_at(&self, time: Timestamp) -> Result<Option<CommitRow>> {
+        Ok(self.volume.read().commits.values().rfind(|row| row.time <= time).copied())
+    }
+
+    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        self.at(commit, |rows| rows.inodes(from, limit))
+    }
+
+    fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+        self.at(commit, |rows| rows.name(parent, name))
+    }
+
+    fn names_at(&self, commit: CommitNo, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.at(commit, |rows| rows.names(parent, after, limit))
+    }
+
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.at(commit, |rows| rows.extents(ino, range))
+    }
+
+    fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+        self.at(commit, |rows| rows.xattrs(ino))
+    }
+
+    fn digest_at(&self, commit: CommitNo, _ino: Ino) -> Result<Option<Digest>> {
+        self.at(commit, |_| None)
+    }
+
+    fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
+        let volume = self.volume.read();
+        let past = volume.past.as_ref().ok_or_else(crate::past::no_history)?;
+        Ok(past.versions(ino, until, limit))
     }
 }
 
 impl BlockStore for MemoryStore {
     fn read_block(&self, block: &BlockRef, _mode: ReadMode) -> Result<Option<Block>> {
-        let rows = self.rows.read();
+        let volume = self.volume.read();
         let (_, bytes, _) =
-            rows.blocks.get(&block.id).ok_or_else(|| Error::Corrupt(format!("block {} is missing", block.id.0)))?;
+            volume.blocks.get(&block.id).ok_or_else(|| Error::Corrupt(format!("block {} is missing", block.id.0)))?;
         if !block.verify(bytes) {
             return Err(Error::Corrupt(format!("block {} has other bytes than were written", block.id.0)));
         }
@@ -247,12 +274,10 @@ impl BlockStore for MemoryStore {
 impl CommitStore for MemoryStore {
     fn begin(&self, _durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         let writing = self.writing.lock();
-        let next = self.rows.read().clone();
+        let next = self.volume.read().clone();
         Ok(Box::new(MemoryTransaction { store: self, _writing: writing, next, blocks: Vec::new() }))
     }
 }
-
-impl PastStore for MemoryStore {}
 
 impl Maintenance for MemoryStore {
     fn space(&self) -> Result<Space> {
@@ -268,7 +293,7 @@ impl Transaction for MemoryTransaction<'_> {
 
     fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {
         self.next.apply(batch, &self.blocks)?;
-        *self.store.rows.write() = self.next;
+        *self.store.volume.write() = self.next;
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ pub use at::At;
 use crate::Name;
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::store::RowStore;
 use std::ops::Range;
 use weft_digest::Digest;
 
@@ -100,13 +101,15 @@ pub enum PinKind {
 pub enum HistoryChange {
     /// Keep history from this commit on, by this rule and for these readers; or change both.
     Keep(String, Readers),
-    /// Keep none any more, and remove all versions and pins.
+    /// Keep none any more, and remove all versions and pins. `Unusable` while there are snapshots.
     End,
-    /// Add a pin, or replace the one of the same commit, kind and name.
+    /// Add a pin, or replace the one of the same commit, kind and name. `Unusable` if the commit is
+    /// not kept, or later than this one.
     Pin(Pin),
-    /// Remove a pin. Harmless if there is none.
+    /// Remove a pin. Harmless if there is none; `Unusable` if it is held until later than this commit.
     Unpin(CommitNo, PinKind, Vec<u8>),
-    /// All commits are kept from this one on, where that was an earlier one.
+    /// All commits are kept from this one on, where that was an earlier one. Harmless if it was a
+    /// later one; `Unusable` if this commit is earlier.
     First(CommitNo),
     /// Remove versions that no kept commit sees, of at most so many rows.
     Forget(usize),
@@ -114,7 +117,7 @@ pub enum HistoryChange {
 
 /// Reads rows as of earlier commits. All that is asked as of a commit which is not kept is
 /// undefined: ask [`PastStore::is_kept`] first.
-pub trait PastStore: Send + Sync {
+pub trait PastStore: RowStore {
     /// What is kept of the past; none while history is off.
     fn history(&self) -> Result<Option<History>> {
         Ok(None)
@@ -128,6 +131,9 @@ pub trait PastStore: Send + Sync {
     /// True if rows can be read as of `commit`.
     fn is_kept(&self, commit: CommitNo) -> Result<bool> {
         let Some(history) = self.history()? else { return Ok(false) };
+        if commit > self.header()?.commit {
+            return Ok(false);
+        }
         Ok(commit >= history.first || self.pins()?.iter().any(|pin| pin.commit == commit))
     }
 
