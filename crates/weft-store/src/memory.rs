@@ -9,7 +9,7 @@ mod rows;
 mod tests;
 
 use crate::Name;
-use crate::batch::{Batch, Counters, ExtentChange, InodeChange, NewBlock};
+use crate::batch::{Batch, Counters, ExtentChange, NewBlock};
 use crate::error::{Error, Result};
 use crate::past::{History, PastStore, Pin};
 use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};

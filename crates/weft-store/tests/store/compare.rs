@@ -1,8 +1,8 @@
 //! Everything a store says, to compare stores with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use weft_digest::Value;
-use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Nth, ReadMode, Result, Store};
+use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Nth, ReadMode, Result, Store, Timestamp};
 
 /// Everything that can be read of a store. The place of blocks is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +107,25 @@ impl State {
     /// The state but for what differs between volumes of different options.
     pub fn without_options(mut self) -> State {
         self.header.options = weft_store::VolumeOptions::default();
-        self.header.created = weft_store::Timestamp(0);
+        self.header.created = Timestamp(0);
         self
+    }
+
+    /// The part of the state that the past keeps: neither the volume's own row, nor orphans, nor
+    /// access times.
+    pub fn as_past(&self) -> impl PartialEq + std::fmt::Debug + use<> {
+        let inodes = self.inodes.iter().map(|row| InodeRow { atime: Timestamp(0), ..row.clone() });
+        let inodes = inodes.collect::<Vec<_>>();
+        (inodes, self.names.clone(), self.found.clone(), self.extents.clone(), self.xattrs.clone())
+    }
+
+    /// Its inodes.
+    pub fn inodes(&self) -> &[InodeRow] {
+        &self.inodes
+    }
+
+    /// The numbers of the blocks that files have.
+    pub fn blocks(&self) -> BTreeSet<u64> {
+        self.extents.values().map(|(id, ..)| *id).collect()
     }
 }

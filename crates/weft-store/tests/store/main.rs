@@ -21,6 +21,7 @@ mod moments;
 mod older;
 mod opening;
 mod parts;
+mod past;
 mod postgres;
 mod postgres_dropped;
 mod postgres_durability;
