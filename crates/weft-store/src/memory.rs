@@ -212,7 +212,7 @@ impl RowStore for MemoryStore {
 impl PastStore for MemoryStore {
     fn history(&self) -> Result<Option<History>> {
         let volume = self.volume.read();
-        Ok(volume.past.as_ref().map(|past| past.history(&volume.rows)))
+        Ok(volume.past.as_ref().map(|past| past.history()))
     }
 
     fn pins(&self) -> Result<Vec<Pin>> {

@@ -22,7 +22,7 @@ pub struct History {
     /// The rule by which commits are kept, as it is written.
     pub rule: String,
     /// Those who may read the past.
-    pub readers: Readers,
+    pub readers: HistoryFor,
     /// From this commit on all are kept.
     pub first: CommitNo,
     /// Nothing that no kept commit sees is left of versions that were replaced up to this commit.
@@ -46,7 +46,7 @@ pub struct Pin {
 
 /// Those who may read the past, as far as its rights let them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Readers {
+pub enum HistoryFor {
     /// Everybody.
     #[default]
     All,
@@ -56,19 +56,19 @@ pub enum Readers {
     Root,
 }
 
-impl Readers {
+impl HistoryFor {
     /// Returns its name in the volume's tables, and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Readers::All => "all",
-            Readers::Owner => "owner",
-            Readers::Root => "root",
+            HistoryFor::All => "all",
+            HistoryFor::Owner => "owner",
+            HistoryFor::Root => "root",
         }
     }
 
     /// The one of that name.
-    pub fn named(name: &str) -> Option<Readers> {
-        [Readers::All, Readers::Owner, Readers::Root].into_iter().find(|readers| readers.name() == name)
+    pub fn named(name: &str) -> Option<HistoryFor> {
+        [HistoryFor::All, HistoryFor::Owner, HistoryFor::Root].into_iter().find(|readers| readers.name() == name)
     }
 }
 
@@ -100,11 +100,11 @@ pub enum PinKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryChange {
     /// Keep history from this commit on, by this rule and for these readers; or change both.
-    Keep(String, Readers),
+    Keep(String, HistoryFor),
     /// Keep none any more, and remove all versions and pins. `Unusable` while there are snapshots.
     End,
     /// Add a pin, or replace the one of the same commit, kind and name. `Unusable` if the commit is
-    /// not kept, or later than this one.
+    /// not kept, or later than this one, or if that pin is held for longer.
     Pin(Pin),
     /// Remove a pin. Harmless if there is none; `Unusable` if it is held until later than this commit.
     Unpin(CommitNo, PinKind, Vec<u8>),

@@ -7,7 +7,7 @@
 use super::rows::Rows;
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::past::{History, HistoryChange, Pin, PinKind};
+use crate::past::{History, HistoryChange, HistoryFor, Pin, PinKind};
 use crate::row::{BlockId, CommitNo, Ino, InodeRow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) struct Past {
     rule: String,
+    readers: HistoryFor,
     first: CommitNo,
     swept: CommitNo,
     pins: BTreeMap<(CommitNo, PinKind, Vec<u8>), Pin>,
@@ -28,9 +29,10 @@ pub(super) struct Past {
 type Version = (InodeRow, Range<CommitNo>);
 
 impl Past {
-    fn new(rule: &str, first: CommitNo) -> Past {
+    fn new((rule, readers): (&str, HistoryFor), first: CommitNo) -> Past {
         Past {
             rule: rule.to_owned(),
+            readers,
             first,
             swept: first,
             pins: BTreeMap::new(),
@@ -54,18 +56,8 @@ impl Past {
         self.pins.values().cloned().collect()
     }
 
-    pub(super) fn history(&self, present: &Rows) -> History {
-        History { rule: self.rule.clone(), first: self.first, swept: self.swept, bytes: self.bytes(present) }
-    }
-
-    /// Bytes of content that some commit has and the present does not.
-    fn bytes(&self, present: &Rows) -> u64 {
-        let is_past = |key: &(Ino, u64), id: BlockId| present.extents.get(key).is_none_or(|block| block.id != id);
-        let extents =
-            self.moments.values().flat_map(|rows| &rows.extents).filter(|(key, block)| is_past(key, block.id));
-        let blocks: BTreeMap<_, _> = extents.map(|(key, block)| ((*key, block.id), block.length)).collect();
-        let inline = self.versions.values().flatten().filter_map(|(row, _)| row.inline.as_ref());
-        blocks.into_values().map(u64::from).sum::<u64>() + inline.map(|bytes| bytes.len() as u64).sum::<u64>()
+    pub(super) fn history(&self) -> History {
+        History { rule: self.rule.clone(), readers: self.readers, first: self.first, swept: self.swept }
     }
 
     /// Those of the versions of `ino` that [`crate::PastStore::versions`] tells.
@@ -95,13 +87,17 @@ impl Past {
         if pin.commit > now || !self.keeps(pin.commit) {
             return Err(Error::Unusable(format!("commit {} is not kept", pin.commit.0)));
         }
-        self.pins.insert((pin.commit, pin.kind, pin.name.clone()), pin.clone());
+        let key = (pin.commit, pin.kind, pin.name.clone());
+        if self.pins.get(&key).is_some_and(|old| old.held_until > pin.held_until) {
+            return Err(Error::Unusable("it is held for longer".into()));
+        }
+        self.pins.insert(key, pin.clone());
         Ok(())
     }
 
     fn unpin(&mut self, key: (CommitNo, PinKind, Vec<u8>), batch: &Batch) -> Result<()> {
         let Some(pin) = self.pins.get(&key) else { return Ok(()) };
-        if pin.until.is_some_and(|until| until > batch.time) {
+        if pin.held_until.is_some_and(|until| until > batch.time) {
             let name = String::from_utf8_lossy(&pin.name);
             return Err(Error::Unusable(format!("snapshot '{name}' may not be removed yet")));
         }
@@ -147,9 +143,12 @@ pub(super) fn apply(past: &mut Option<Past>, batch: &Batch, rows: &Rows) -> Resu
 
 fn change_one(past: &mut Option<Past>, change: &HistoryChange, batch: &Batch, rows: &Rows) -> Result<()> {
     match (change, past.as_mut()) {
-        (HistoryChange::Keep(rule), Some(past)) => past.rule.clone_from(rule),
-        (HistoryChange::Keep(rule), None) => {
-            let mut begun = Past::new(rule, batch.commit);
+        (HistoryChange::Keep(rule, readers), Some(past)) => {
+            past.rule.clone_from(rule);
+            past.readers = *readers;
+        }
+        (HistoryChange::Keep(rule, readers), None) => {
+            let mut begun = Past::new((rule, *readers), batch.commit);
             begun.add(batch.commit, rows);
             *past = Some(begun);
         }

@@ -143,16 +143,16 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
     fn change(&self, ask: &Ask, batch: &Batch) -> Option<HistoryChange> {
         let kept = self.kept();
         let made = batch.time;
-        let point = |commit| Pin { commit, kind: PinKind::Point, name: Vec::new(), made, until: None };
+        let point = |commit| Pin { commit, kind: PinKind::Point, name: Vec::new(), made, held_until: None };
         Some(match ask {
-            Ask::Keep(days) => HistoryChange::Keep(format!("all {days}d")),
+            Ask::Keep(days) => HistoryChange::Keep(format!("all {days}d"), HistoryFor::All),
             Ask::End => HistoryChange::End,
             Ask::Pin { .. } | Ask::First(_) if kept.is_empty() => return None,
             Ask::Pin { which, name: None, .. } => HistoryChange::Pin(point(*which.get(&kept))),
             Ask::Pin { which, name: Some(name), until } => HistoryChange::Pin(Pin {
                 kind: PinKind::Snapshot,
                 name: vec![b'a' + name],
-                until: until.map(|commits| Timestamp(made.0 + 1000 * i64::from(commits))),
+                held_until: until.map(|commits| Timestamp(made.0 + 1000 * i64::from(commits))),
                 ..point(*which.get(&kept))
             }),
             Ask::PinAny(number) => HistoryChange::Pin(point(CommitNo(u64::from(*number)))),
@@ -361,13 +361,11 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "until the engines keep history"]
     fn a_volume_of_segments_shows_each_kept_commit_as_it_was(steps in steps()) {
         follow_in_files(&steps, HOMES[0])?;
     }
 
     #[test]
-    #[ignore = "until the engines keep history"]
     fn a_volume_of_one_file_shows_each_kept_commit_as_it_was(steps in steps()) {
         follow_in_files(&steps, HOMES[1])?;
     }

@@ -5,7 +5,7 @@
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::past::{History, HistoryChange, Pin, PinKind, Readers};
+use crate::past::{History, HistoryChange, HistoryFor, Pin, PinKind};
 use crate::references::References;
 use crate::row::{BlockId, CommitNo, Timestamp};
 use crate::sqlite::read::{sql, unsigned};
@@ -27,7 +27,7 @@ pub(in crate::sqlite) fn history(connection: &Connection) -> Result<Option<Histo
     let read = |row: &rusqlite::Row<'_>| {
         let (Ok(rule), Ok(readers)) = (row.get::<_, String>(0), row.get::<_, String>(1)) else { return Ok(None) };
         let (first, swept) = (CommitNo(unsigned(row, 2)?), CommitNo(unsigned(row, 3)?));
-        let history = Readers::named(&readers).map(|readers| History { rule, readers, first, swept });
+        let history = HistoryFor::named(&readers).map(|readers| History { rule, readers, first, swept });
         let sum = row.get_ref(4)?.as_i64().ok();
         Ok(history.filter(|history| sum == Some(sums::retention(history))))
     };
@@ -87,16 +87,19 @@ impl Retaining<'_> {
             let (first, swept) = self.history.as_ref().map_or((at, at), |history| (history.first, history.swept));
             return self.put(History { rule: rule.clone(), readers: *readers, first, swept });
         }
-        let Some(history) = self.history.clone() else { return Err(crate::past::no_history()) };
+        let Some(history) = self.history.clone() else {
+            let is_refused = matches!(change, HistoryChange::Pin(_));
+            return if is_refused { Err(crate::past::no_history()) } else { Ok(()) };
+        };
         match change {
             HistoryChange::Keep(..) => Ok(()),
             HistoryChange::End => self.end(),
             HistoryChange::Pin(pin) => self.pin(pin, &history),
             HistoryChange::Unpin(commit, kind, name) => self.unpin((*commit, *kind, name), history),
-            HistoryChange::First(first) => {
-                let first = (*first).clamp(history.first, self.batch.commit);
-                self.put(History { first, ..history })
+            HistoryChange::First(first) if *first > self.batch.commit => {
+                Err(Error::Unusable(format!("there is no commit {} yet", first.0)))
             }
+            HistoryChange::First(first) => self.put(History { first: history.first.max(*first), ..history }),
             HistoryChange::Forget(limit) => self.forget(*limit, history),
         }
     }
@@ -128,10 +131,15 @@ impl Retaining<'_> {
     }
 
     fn pin(&mut self, pin: &Pin, history: &History) -> Result<()> {
+        let pins = pins(self.connection)?;
         let is_kept = (history.first..=self.batch.commit).contains(&pin.commit)
-            || pins(self.connection)?.iter().any(|other| other.commit == pin.commit);
+            || pins.iter().any(|other| other.commit == pin.commit);
         if !is_kept {
             return Err(Error::Unusable(format!("commit {} is not kept any more", pin.commit.0)));
+        }
+        let is_same = |other: &&Pin| (other.commit, other.kind, &other.name) == (pin.commit, pin.kind, &pin.name);
+        if pins.iter().find(is_same).is_some_and(|old| old.held_until > pin.held_until) {
+            return Err(Error::Unusable(format!("{} is held for longer", String::from_utf8_lossy(&pin.name))));
         }
         let statement = "INSERT OR REPLACE INTO pins (commit_number, kind, name, made, held_until, sum) \
                          VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
