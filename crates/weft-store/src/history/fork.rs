@@ -33,8 +33,8 @@ pub(crate) fn forks_at(commit: CommitNo, last: CommitNo) -> Vec<u64> {
     forks
 }
 
-/// Returns all forks of versions that were replaced at `until`, ascending: the fork of one that held
-/// since commit `since` is the least of them that is not below `since`.
+/// Returns all forks of versions that were replaced at `until`, ascending. The fork of a version
+/// that held since commit `since` is the least of them that is not below `since`.
 ///
 /// There is one for each bit that is set in `until` - 1.
 pub(crate) fn forks_until(until: CommitNo) -> Vec<u64> {
