@@ -222,4 +222,4 @@ impl fmt::Display for Reach {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
