@@ -1,9 +1,9 @@
 //! Thinning: which commits stay by a [`Rule`], as they age.
 //!
-//! Thinning again, later, keeps what thinning once would have kept: a commit that stays later is
-//! the last one of its period, so it stayed before, too. It holds with commits that came in between
-//! as well, as long as the clock does not go back. If it does, nothing that lies in the future is
-//! dropped.
+//! Thinning now and then keeps what thinning once, at the end, would keep: a commit that held at
+//! the end of a period held then at each earlier thinning, too, so it was never dropped. New
+//! commits in between change nothing about that. If the clock goes back, nothing that lies in the
+//! future is dropped.
 
 use super::rule::Rule;
 use crate::row::{CommitNo, Timestamp};
@@ -22,10 +22,14 @@ pub struct Thinned {
 /// `commits` are those that are there, ascending, with their times, which never go back: the ones
 /// from some commit up to `last`, the newest, without a gap, and points that stayed before them.
 ///
-/// - All commits that are younger than the reach of `all` stay, and `last` does.
-/// - Of each period of another word that ends within the word's reach, the last commit stays: the
-///   state at the end of the period. Periods are aligned to multiples of their length since
-///   1970-01-01T00:00:00Z.
+/// - Of `all`, each state stays that held at some moment within the reach: all younger commits, and
+///   the one before them, which held when the reach begins. So `last` always stays.
+/// - Of another word, the state stays that held at the end of each period, if the end lies within
+///   the word's reach: the last commit of the period, or else the last one before it. Periods are
+///   aligned to multiples of their length since 1970-01-01T00:00:00Z.
+///
+/// So a volume that nobody wrote to for longer than any reach still has its old state after the
+/// next commit, and that commit can be undone.
 ///
 /// `first` begins a run of commits without a gap, so all states from there on can be read. Commits
 /// that stay before a gap are points even if they are young: a rule whose `all` has become longer
@@ -45,11 +49,10 @@ pub fn thin(rule: &Rule, now: Timestamp, commits: &[(CommitNo, Timestamp)], last
     Thinned { first: commits.get(run).map_or(last, |(number, _)| *number), points: points.collect() }
 }
 
-/// Returns the index of the first commit that stays by `all`; the last commit always does.
+/// Returns the index of the commit that held when the reach of `all` begins, or else of the first.
 fn dense_start(rule: &Rule, now: Timestamp, commits: &[(CommitNo, Timestamp)]) -> usize {
     let horizon = rule.dense().horizon(now);
-    let young = commits.partition_point(|(_, time)| i128::from(time.0) <= horizon);
-    young.min(commits.len().saturating_sub(1))
+    commits.partition_point(|(_, time)| i128::from(time.0) <= horizon).saturating_sub(1)
 }
 
 /// Returns the index from which on `commits` have no gap up to `last`.
@@ -59,13 +62,13 @@ fn run_start(commits: &[(CommitNo, Timestamp)], last: CommitNo) -> usize {
     gap.map_or(0, |gap| gap + 1)
 }
 
-/// Marks in `stays` each commit that is the last of a period that ends after `horizon`.
+/// Marks in `stays` each commit that held at the end of a period that ends after `horizon`.
 fn mark_ends(stays: &mut [bool], commits: &[(CommitNo, Timestamp)], period: i128, horizon: i128) {
-    let period_of = |(_, time): (CommitNo, Timestamp)| i128::from(time.0).div_euclid(period);
     let oldest = horizon.div_euclid(period);
+    // The last of all commits before the oldest period held at its end, if the period has none.
+    let period_of = |(_, time): (CommitNo, Timestamp)| i128::from(time.0).div_euclid(period).max(oldest);
     for (stays, pair) in stays.iter_mut().zip(commits.windows(2)) {
-        let of = period_of(pair[0]);
-        *stays |= of >= oldest && of != period_of(pair[1]);
+        *stays |= period_of(pair[0]) != period_of(pair[1]);
     }
 }
 

@@ -72,11 +72,14 @@ fn horizon_lies_a_reach_before_now() {
 
 /// Returns rules of any words, with reaches of any length.
 pub(crate) fn rules() -> impl Strategy<Value = Rule> {
-    let seconds = (1..=2 * 365 * DAY, 0..26u32).prop_map(|(seconds, bits)| (seconds >> bits).max(1));
-    let reaches = proptest::collection::btree_set(seconds, GRANULARITIES.len());
-    (1..1u8 << GRANULARITIES.len(), reaches, any::<bool>()).prop_map(|(words, seconds, forever)| {
+    let seconds = (1..365 * DAY, 0..26u32).prop_map(|(seconds, bits)| (seconds >> bits).max(1));
+    let steps = proptest::collection::vec(seconds, GRANULARITIES.len());
+    (1..1u8 << GRANULARITIES.len(), steps, any::<bool>()).prop_map(|(words, steps, forever)| {
         let granularities = GRANULARITIES.into_iter().enumerate().filter(|(at, _)| words >> at & 1 == 1);
-        let reaches = seconds.into_iter().map(Reach::Seconds);
+        let reaches = steps.iter().scan(0, |reach, step| {
+            *reach += step;
+            Some(Reach::Seconds(*reach))
+        });
         let mut clauses: Vec<_> = granularities.map(|(_, granularity)| granularity).zip(reaches).collect();
         clauses.last_mut().into_iter().filter(|_| forever).for_each(|(_, reach)| *reach = Reach::Forever);
         Rule { clauses }

@@ -1,5 +1,6 @@
 //! Thinning by example, against its definition, and as time passes.
 
+use super::super::rule::Reach;
 use super::super::rule::tests::rules;
 use super::*;
 use proptest::prelude::*;
@@ -38,24 +39,30 @@ fn found(rule: &str, now: i64, seconds: &[i64]) -> (u64, Vec<u64>) {
 #[test]
 fn young_commits_stay_and_the_last_one_of_each_period_before() {
     let (day, hours) = (24 * HOUR, [0, 1, 1, 1, 3, 5, 5, 6, 7].map(|hour| hour * HOUR + 10));
-    assert_eq!(found("all 90m, hourly 4h, daily 30d", 7 * HOUR + 20, &hours), (8, vec![5, 7]));
-    assert_eq!(found("all 90m, daily 30d", 7 * HOUR + 20, &hours), (8, vec![]), "the day has commits that stay");
+    assert_eq!(found("all 90m, hourly 4h, daily 30d", 7 * HOUR + 20, &hours), (7, vec![5]));
+    assert_eq!(found("all 90m, daily 30d", 7 * HOUR + 20, &hours), (7, vec![]), "the day has commits that stay");
     assert_eq!(found("all 90m, daily 30d", 3 * day, &hours), (9, vec![]));
     assert_eq!(found("hourly 1d", 7 * HOUR + 20, &hours), (9, vec![1, 4, 5, 7, 8]));
     assert_eq!(found("all forever", i64::MAX / SECOND, &hours), (1, vec![]));
 }
 
 #[test]
-fn period_belongs_to_a_reach_until_its_end_leaves_it() {
+fn state_stays_that_held_when_a_reach_begins() {
+    assert_eq!(found("all 10s", 20, &[9, 10, 12, 15]), (2, vec![]));
+    assert_eq!(found("all 10s", 21, &[9, 10, 12, 15]), (2, vec![]));
+    assert_eq!(found("all 10s", 22, &[9, 10, 12, 15]), (3, vec![]));
     let hours = [10, 20, HOUR, 3 * HOUR];
-    assert_eq!(found("hourly 2h", 3 * HOUR - 1, &hours), (4, vec![2, 3]));
+    assert_eq!(found("hourly 2h", 3 * HOUR - 1, &hours), (3, vec![2]));
     assert_eq!(found("hourly 2h", 3 * HOUR, &hours), (4, vec![3]));
+    assert_eq!(found("hourly 2h", 5 * HOUR, &[10, 20, 4 * HOUR, 4 * HOUR + 1]), (4, vec![2]), "it held at hour 3");
 }
 
 #[test]
-fn commit_as_old_as_the_reach_of_all_is_no_longer_young() {
-    assert_eq!(found("all 10s", 19, &[10, 10, 12, 15]).0, 1);
-    assert_eq!(found("all 10s", 20, &[10, 10, 12, 15]).0, 3);
+fn change_after_a_long_rest_can_be_undone() {
+    let year = 365 * 24 * HOUR;
+    assert_eq!(found("all 1d, hourly 7d, daily 30d", year + 60, &[0, 10, year, year + 10]), (2, vec![]));
+    assert_eq!(found("daily 30d", year + 60, &[0, 10, year, year + 10]), (4, vec![2]));
+    assert_eq!(found("all 1d", 2 * year, &[0, 10, year]), (3, vec![]));
 }
 
 #[test]
@@ -67,7 +74,7 @@ fn last_commit_stays_at_any_age() {
 
 #[test]
 fn nothing_of_the_future_is_dropped() {
-    assert_eq!(found("hourly 1h", 5 * HOUR, &[HOUR, 5 * HOUR, 5 * HOUR + 1, 5 * HOUR + 2]), (3, vec![]));
+    assert_eq!(found("hourly 1h", 5 * HOUR, &[HOUR, 5 * HOUR, 5 * HOUR + 1, 5 * HOUR + 2]), (2, vec![1]));
     assert_eq!(found("all 1s", i64::MIN / SECOND, &[-5, 0, 5]), (1, vec![]));
 }
 
@@ -118,16 +125,22 @@ fn moment() -> impl Strategy<Value = (prop::sample::Index, i64)> {
     (any::<prop::sample::Index>(), (span(), any::<bool>()).prop_map(|(span, back)| if back { -span } else { span }))
 }
 
+/// Returns the last commit whose time, in nanoseconds, is one that `holds` lets pass.
+fn state_at(commits: &Commits, holds: impl Fn(i128) -> bool) -> Option<&(CommitNo, Timestamp)> {
+    commits.iter().rfind(|(_, time)| holds(time.0.into()))
+}
+
 /// Returns what stays by the words of the definition, looking at all commits for each.
 fn defined(rule: &Rule, now: Timestamp, commits: &Commits) -> Commits {
-    let mut stays = BTreeSet::from_iter(commits.last());
     let horizon = rule.dense().horizon(now);
+    let mut stays = BTreeSet::from_iter(state_at(commits, |time| time <= horizon));
     stays.extend(commits.iter().filter(|(_, time)| i128::from(time.0) > horizon));
+    stays.extend(commits.last());
     for (period, reach) in rule.periods() {
-        let of = |time: Timestamp| i128::from(time.0).div_euclid(period);
-        for index in commits.iter().map(|(_, time)| of(*time)).filter(|index| (index + 1) * period > reach.horizon(now))
-        {
-            stays.extend(commits.iter().rfind(|(_, time)| of(*time) == index));
+        let oldest = reach.horizon(now).max(i64::MIN.into()).div_euclid(period);
+        let later = commits.iter().map(|(_, time)| i128::from(time.0).div_euclid(period));
+        for index in later.filter(|index| *index > oldest).chain([oldest]) {
+            stays.extend(state_at(commits, |time| time < (index + 1) * period));
         }
     }
     stays.into_iter().copied().collect()
@@ -153,11 +166,29 @@ proptest! {
         let now = near(&commits, at, seconds);
         let kept = kept(&rule, now, &commits);
         for (period, reach) in rule.periods() {
-            let of = |time: Timestamp| i128::from(time.0).div_euclid(period);
             let young = commits.iter().filter(|(_, time)| i128::from(time.0) > reach.horizon(now));
-            let periods = |commits: &Commits| BTreeSet::from_iter(commits.iter().map(|(_, time)| of(*time)));
+            let periods = |commits: &Commits| {
+                BTreeSet::from_iter(commits.iter().map(|(_, time)| i128::from(time.0).div_euclid(period)))
+            };
             prop_assert!(periods(&kept).is_superset(&periods(&young.copied().collect())));
         }
+    }
+
+    #[test]
+    fn each_moment_within_the_reach_of_all_keeps_its_state(
+        rule in rules(),
+        commits in commits(),
+        (at, seconds) in moment(),
+        ago in span(),
+    ) {
+        let now = near(&commits, at, seconds);
+        let ago = match rule.dense() {
+            Reach::Seconds(seconds) => ago % (i64::try_from(seconds).unwrap() + 1),
+            Reach::Forever => ago,
+        };
+        let moment = i128::from(now.0 - ago * SECOND);
+        let state = |commits: &Commits| state_at(commits, |time| time <= moment).copied();
+        prop_assert_eq!(state(&kept(&rule, now, &commits)), state(&commits));
     }
 
     #[test]
