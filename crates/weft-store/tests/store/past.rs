@@ -99,6 +99,8 @@ struct Trial<'a, S> {
     store: Option<Arc<S>>,
     model: MemoryStore,
     moments: Vec<Moment>,
+    /// The commit that history began with. Before it, whatever writes a row may write it anew.
+    begun: CommitNo,
 }
 
 impl<'a, S: Store + 'static> Trial<'a, S> {
@@ -106,7 +108,7 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
     fn new(options: VolumeOptions, open: &'a dyn Fn() -> Arc<S>, blocks: &'a dyn Fn(&S) -> usize) -> Trial<'a, S> {
         let store = open();
         let moments = vec![moment(&*store)];
-        Trial { open, blocks, store: Some(store), model: MemoryStore::new(options), moments }
+        Trial { open, blocks, store: Some(store), model: MemoryStore::new(options), moments, begun: CommitNo(0) }
     }
 
     fn store(&self) -> Arc<S> {
@@ -169,6 +171,7 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
     /// Commits `batch` on both sides; without its changes of history if these are refused.
     fn commit(&mut self, batch: &Batch) -> Result<(), TestCaseError> {
         let store = self.store();
+        let was_kept = self.model.history().expect("readable").is_some();
         if let Err(refused) = self.model.apply(batch, Durability::Durable) {
             let error = store.apply(batch, Durability::Durable).expect_err("the model refuses it");
             prop_assert_eq!(error.kind(), refused.kind(), "{}, but the model: {}", error, refused);
@@ -181,6 +184,12 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
             store.apply(batch, Durability::Durable).expect("applied");
         }
         self.moments.push(moment(&*store));
+        let ended = batch.history.contains(&HistoryChange::End);
+        if (!was_kept || ended)
+            && self.model.history().expect("readable").is_some_and(|history| history.first == batch.commit)
+        {
+            self.begun = batch.commit;
+        }
         Ok(())
     }
 
@@ -221,7 +230,7 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
         for ino in INODES.map(Ino) {
             if history(&self.model).is_some() {
                 let versions = self.store().versions(ino, self.last(), usize::MAX).expect("readable");
-                prop_assert_eq!(without_atime(versions), self.seen_versions(ino), "versions of {}", ino.0);
+                prop_assert_eq!(self.as_runs(versions), self.seen_versions(ino), "versions of {}", ino.0);
             }
         }
         Ok(())
@@ -265,7 +274,7 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
         for (row, since) in store.inodes_at(moment.commit, Ino(0), usize::MAX).expect("readable") {
             let number = row.ino.0;
             let run = self.runs(row.ino).into_iter().find(|(_, held)| held.contains(&moment.commit)).expect("it held");
-            prop_assert_eq!(since, run.1.start, "inode {} as of commit {}", number, moment.commit.0);
+            prop_assert_eq!(since.max(self.begun), run.1.start, "inode {} as of commit {}", number, moment.commit.0);
             if !INODES.contains(&number) {
                 continue;
             }
@@ -286,7 +295,7 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
                 let rest = store.versions(ino, held.end, 2).expect("readable");
                 prop_assert_eq!(&rest[..], &all[at..all.len().min(at + 2)]);
             }
-            let all = without_atime(all);
+            let all = self.as_runs(all);
             let runs = self.runs(ino);
             prop_assert!(all.iter().all(|version| runs.contains(version)), "{all:?} of {runs:?}");
             for seen in self.seen_versions(ino) {
@@ -305,10 +314,19 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
         runs
     }
 
-    /// The rows that inode `ino` had, each with the commits in which it was that.
+    /// `versions` as [`Trial::runs`] tells of them.
+    fn as_runs(&self, versions: Vec<(InodeRow, Range<CommitNo>)>) -> Vec<(InodeRow, Range<CommitNo>)> {
+        let run = |(row, held): (_, Range<CommitNo>)| {
+            (InodeRow { atime: Timestamp(0), ..row }, held.start.max(self.begun)..held.end)
+        };
+        versions.into_iter().map(run).collect()
+    }
+
+    /// The rows that inode `ino` had since history began, each with the commits in which it was
+    /// that.
     fn runs(&self, ino: Ino) -> Vec<(InodeRow, Range<CommitNo>)> {
         let mut runs: Vec<(InodeRow, Range<CommitNo>)> = Vec::new();
-        for Moment { commit, state, .. } in &self.moments {
+        for Moment { commit, state, .. } in self.moments.iter().filter(|moment| moment.commit >= self.begun) {
             let Some(row) = state.inodes().iter().find(|row| row.ino == ino) else { continue };
             let row = InodeRow { atime: Timestamp(0), ..row.clone() };
             match runs.last_mut() {
@@ -318,11 +336,6 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
         }
         runs
     }
-}
-
-fn without_atime(versions: Vec<(InodeRow, Range<CommitNo>)>) -> Vec<(InodeRow, Range<CommitNo>)> {
-    let without = |(row, held)| (InodeRow { atime: Timestamp(0), ..row }, held);
-    versions.into_iter().map(without).collect()
 }
 
 fn follow_in_memory(steps: &[Step]) -> Result<(), TestCaseError> {
