@@ -54,8 +54,8 @@ const RULES: &[Rule] = &[
         "fileatt_history",
         "ino, NULL, printf('a version of its row, of commits %s to %s, is damaged, or of its content', since, until - 1)",
         "weft_sum('fileatt', ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, \
-         parent, xattrs, since, CASE WHEN EXISTS (SELECT 1 FROM content_history c WHERE c.ino = t.ino AND c.until >= t.until) \
-         THEN (SELECT c.inline FROM content_history c WHERE c.ino = t.ino AND c.until >= t.until ORDER BY c.until LIMIT 1) \
+         parent, xattrs, since, CASE WHEN EXISTS (SELECT 1 FROM content_history c WHERE c.ino = t.ino AND c.until > t.since) \
+         THEN (SELECT c.inline FROM content_history c WHERE c.ino = t.ino AND c.until > t.since ORDER BY c.until LIMIT 1) \
          ELSE (SELECT f.inline FROM fileatt f WHERE f.ino = t.ino) END) + weft_references(until)",
         "false"
     ),

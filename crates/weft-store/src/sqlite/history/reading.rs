@@ -240,9 +240,10 @@ impl Version {
         row.filter(holds).ok_or_else(damaged)
     }
 
-    /// The content in the row: it was replaced with the version, or later.
+    /// The content in the row, which is the same as long as the version holds: that which was
+    /// replaced first after the version began, of what is left.
     fn content(&self, connection: &Connection) -> Result<Option<Slice>> {
-        let then = "SELECT inline FROM content_history WHERE ino = ?1 AND until >= ?2 ORDER BY until LIMIT 1";
+        let then = "SELECT inline FROM content_history WHERE ino = ?1 AND until > ?2 ORDER BY until LIMIT 1";
         let now = "SELECT inline FROM fileatt WHERE ino = ?1";
         let inline = |row: &Row<'_>| {
             Ok(match row.get_ref(0)? {
@@ -251,8 +252,8 @@ impl Version {
             })
         };
         let mut then = connection.prepare_cached(then).map_err(failed)?;
-        let (ino, until) = (sql(self.ino.0), sql(self.held.end.0));
-        if let Some(found) = then.query_row((ino, until), inline).optional().map_err(failed)? {
+        let (ino, since) = (sql(self.ino.0), sql(self.held.start.0));
+        if let Some(found) = then.query_row((ino, since), inline).optional().map_err(failed)? {
             return Ok(found);
         }
         let mut now = connection.prepare_cached(now).map_err(failed)?;

@@ -199,8 +199,9 @@ impl Retaining<'_> {
         for (table, key, which) in [
             ("naming_history", "fork, parent, name, until", filed),
             ("xattr_history", "fork, ino, name, until", filed),
-            ("content_history", "ino, until", "until > ?1 AND until <= ?2 AND since > ?1 LIMIT ?3"),
+            // What is left of these is verified by the content that goes after them.
             ("fileatt_history", "ino, until", "until > ?1 AND until <= ?2 AND since > ?1 LIMIT ?3"),
+            ("content_history", "ino, until", "until > ?1 AND until <= ?2 AND since > ?1 LIMIT ?3"),
         ] {
             let statement = format!("DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {which})");
             removed += self.execute(&statement, (from, to, rest(removed)))?;
