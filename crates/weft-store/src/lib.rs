@@ -15,7 +15,7 @@ mod engine;
 mod error;
 mod files;
 mod finding;
-mod history;
+pub mod history;
 mod location;
 pub mod log;
 #[cfg(any(test, feature = "testing"))]

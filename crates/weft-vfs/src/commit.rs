@@ -7,6 +7,7 @@
 
 mod build;
 mod carried;
+mod history;
 mod naming;
 mod syncs;
 mod time;
@@ -454,6 +455,9 @@ impl Vfs {
         if may_commit {
             // What fails is reported, and nothing is freed then.
             let _ = self.commit();
+            if let Err(error) = self.yield_history() {
+                self.report("history does not yield", &error);
+            }
         }
         let space = self.store.reclaim()?;
         self.state.lock().space_free = space.bytes_free;

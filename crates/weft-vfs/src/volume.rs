@@ -72,6 +72,8 @@ pub struct Vfs {
     pub(crate) commit_error: Mutex<Option<String>>,
     /// The time of the commit that was tried last.
     pub(crate) tried_at: AtomicI64,
+    /// The time of the last look for what is due by the rule of history.
+    pub(crate) history_tended_at: AtomicI64,
     pub(crate) synced_at: AtomicU64,
     pub(crate) log_appends: AtomicU64,
     pub(crate) bytes_read: AtomicU64,

@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use weft_store::Timestamp;
 
 impl Vfs {
-    /// Now, or a nanosecond later if the commit tried before has that time. A server that is asked
+    /// Now, or a nanosecond after the commit tried before if that has a later time or the same:
+    /// times of commits never go back, whatever the clock does. A server that is asked
     /// what became of a commit knows its number, its time and its last operation, and nothing else
     /// where no digests are kept: two tries may differ in access times alone.
     pub(super) fn commit_time(&self) -> Timestamp {
         let now = self.now().0;
         let before = self.tried_at.load(Ordering::Relaxed);
-        let time = if now == before { now.saturating_add(1) } else { now };
+        let time = now.max(before.saturating_add(1));
         self.tried_at.store(time, Ordering::Relaxed);
         Timestamp(time)
     }

@@ -75,6 +75,7 @@ impl Vfs {
         let header = store.header()?;
         let mut state = State::new(&header, &options, layer.state);
         state.space_free = store.space()?.bytes_free;
+        let last = store.commits(header.commit, 1)?.pop();
         let blocks = {
             let shared = SharedCache::new(options.shared_bytes_max, header.options.block_size);
             Arc::new(BlockCache::new(options.block_cache_bytes, shared))
@@ -103,7 +104,8 @@ impl Vfs {
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
             commit_error: Mutex::default(),
-            tried_at: AtomicI64::new(0),
+            tried_at: AtomicI64::new(last.map_or(0, |row| row.time.0)),
+            history_tended_at: AtomicI64::new(i64::MIN),
             // As if the last sync were long ago.
             synced_at: AtomicU64::new(0),
             log_appends: AtomicU64::new(0),
@@ -283,6 +285,7 @@ fn commit_loop(vfs: &Weak<Vfs>) {
             let state = vfs.state.lock();
             state.tree.dirty_bytes == 0 && state.tree.draining.is_empty()
         };
+        vfs.tend_history();
         if is_idle {
             // Nobody writes: others have more use for the memory.
             pool::release();

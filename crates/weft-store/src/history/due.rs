@@ -1,0 +1,93 @@
+//! The changes that are due by the rule of a volume, as time passes.
+
+use super::rule::Rule;
+use super::thinning::{Thinned, thin};
+use crate::error::Result;
+use crate::past::{History, HistoryChange, Pin, PinKind};
+use crate::row::{CommitNo, Timestamp};
+use crate::store::Store;
+use std::collections::BTreeSet;
+
+/// Commits that one pass looks at, at most.
+const COMMITS_MAX: u64 = 10_000;
+
+/// Rows of versions that one pass removes, at most.
+const ROWS_MAX: usize = 5_000;
+
+/// Returns the changes by which `store` keeps what its rule says at `now`: as much of them as one
+/// commit should make. None if there is nothing to do.
+pub fn due(store: &dyn Store, now: Timestamp) -> Result<Vec<HistoryChange>> {
+    let Some(history) = store.history()? else { return Ok(Vec::new()) };
+    let pins = store.pins()?;
+    // A later program may know more words: what it keeps stays.
+    let mut changes = match history.rule.parse::<Rule>() {
+        Ok(rule) => thinned(store, &rule, &history, &pins, now)?,
+        Err(_) => Vec::new(),
+    };
+    if !changes.is_empty() || history.swept < history.first {
+        changes.push(HistoryChange::Forget(ROWS_MAX));
+    }
+    Ok(changes)
+}
+
+/// Returns the changes that make room, where the present needs it: history yields, the oldest
+/// first. Nothing that a user asked to be kept goes. None if nothing else is left.
+pub fn yielding(store: &dyn Store) -> Result<Vec<HistoryChange>> {
+    let Some(history) = store.history()? else { return Ok(Vec::new()) };
+    let points = store.pins()?.into_iter().filter(|pin| pin.kind == PinKind::Point).collect::<Vec<_>>();
+    let last = store.header()?.commit;
+    let mut changes = points.iter().take(points.len().div_ceil(2)).map(unpin).collect::<Vec<_>>();
+    if changes.is_empty() && history.first < last {
+        // Half of what is left, so that a few passes yield all.
+        let step = (last.0 - history.first.0).div_ceil(2);
+        changes.push(HistoryChange::First(CommitNo(history.first.0 + step)));
+    }
+    if !changes.is_empty() || history.swept < history.first {
+        changes.push(HistoryChange::Forget(usize::MAX));
+    }
+    Ok(changes)
+}
+
+fn unpin(pin: &Pin) -> HistoryChange {
+    HistoryChange::Unpin(pin.commit, pin.kind, pin.name.clone())
+}
+
+fn thinned(
+    store: &dyn Store,
+    rule: &Rule,
+    history: &History,
+    pins: &[Pin],
+    now: Timestamp,
+) -> Result<Vec<HistoryChange>> {
+    let points = pins.iter().filter(|pin| pin.kind == PinKind::Point).collect::<Vec<_>>();
+    let mut candidates = points.iter().map(|pin| (pin.commit, pin.made)).collect::<Vec<_>>();
+    candidates.retain(|(commit, _)| *commit < history.first);
+    candidates.extend(dense(store, rule, history, now)?);
+    let Some((last, _)) = candidates.last().copied() else { return Ok(Vec::new()) };
+    let Thinned { first, points: stay } = thin(rule, now, &candidates, last);
+    let stay = stay.into_iter().collect::<BTreeSet<_>>();
+    let pinned = points.iter().map(|pin| pin.commit).collect::<BTreeSet<_>>();
+    let new = candidates.iter().filter(|(commit, _)| stay.contains(commit) && !pinned.contains(commit));
+    let new = new.map(|(commit, made)| {
+        let (kind, name) = (PinKind::Point, Vec::new());
+        HistoryChange::Pin(Pin { commit: *commit, kind, name, made: *made, held_until: None })
+    });
+    let mut changes = new.collect::<Vec<_>>();
+    // Those at or after `first` are not needed to keep their commits.
+    changes.extend(points.into_iter().filter(|pin| !stay.contains(&pin.commit) && pin.commit < first).map(unpin));
+    if first > history.first {
+        changes.push(HistoryChange::First(first));
+    }
+    Ok(changes)
+}
+
+/// Returns [`History::first`] and the commits after it that `all` does not reach any more, with the
+/// one that held when its reach begins: the first ones of them, if they are many.
+fn dense(store: &dyn Store, rule: &Rule, history: &History, now: Timestamp) -> Result<Vec<(CommitNo, Timestamp)>> {
+    // There is none before the earliest time.
+    let horizon = Timestamp(i64::try_from(rule.dense().horizon(now)).unwrap_or(i64::MIN));
+    let end = store.commit_at(horizon)?.map_or(history.first, |row| row.number.max(history.first));
+    let count = (end.0 - history.first.0 + 1).min(COMMITS_MAX);
+    let commits = store.commits(history.first, usize::try_from(count).expect("few"))?;
+    Ok(commits.into_iter().filter(|row| row.number <= end).map(|row| (row.number, row.time)).collect())
+}

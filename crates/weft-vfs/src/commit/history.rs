@@ -1,0 +1,139 @@
+//! Changes of what is kept of the past: commits of their own, between those of what programs
+//! change.
+//!
+//! Such a commit has no rows of the tree, so that its failure touches nothing that is to be
+//! committed. Everything before it is committed first, durably: what it keeps is what was there
+//! when it was asked for.
+
+use crate::volume::Vfs;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use weft_store::history::{due, yielding};
+use weft_store::{Batch, CommitNo, Durability, Header, HistoryChange, Timestamp};
+use weft_tree::{Error, ErrorKind, Result};
+
+/// Time between two looks for what is due, in nanoseconds.
+const DUE_EVERY: i64 = 30_000_000_000;
+
+/// Time that tending takes at once: commits of what programs change come in between.
+const TENDING: Duration = Duration::from_millis(100);
+
+/// Times that history yields for one request of room.
+const YIELDS_MAX: usize = 64;
+
+/// Bytes that history yields before a request of room is tried again.
+const YIELDED_ENOUGH: u64 = 64 << 20;
+
+impl Vfs {
+    /// Commits all that was changed, durably, then the changes of what is kept that `make` returns
+    /// for the last commit and the time. Returns the last commit of the tree. Errors: `ReadOnly`;
+    /// those of the store, which may refuse them (`NotPermitted`), and of [`Vfs::sync`].
+    pub fn change_history(&self, make: impl FnOnce(&Header, Timestamp) -> Vec<HistoryChange>) -> Result<CommitNo> {
+        if self.options.read_only {
+            return Err(ErrorKind::ReadOnly.into());
+        }
+        let target = self.state.lock().tree.counters.op;
+        let mut turn = self.committing.lock();
+        let is_clean = {
+            let state = self.state.lock();
+            state.committed.min(state.durable) >= target && state.tree.dirty_bytes == 0
+        };
+        if !is_clean || turn.in_doubt.is_some() {
+            self.commit_once(&mut turn, Durability::Durable)?;
+        }
+        let header = self.store.header()?;
+        let time = self.commit_time();
+        let history = make(&header, time);
+        if !history.is_empty() {
+            self.commit_history(&header, time, history)?;
+        }
+        drop(turn);
+        self.name_commit(target)?;
+        self.refuse_lost()?;
+        Ok(header.commit)
+    }
+
+    /// Commits `history` and nothing else. The caller has the turn to commit.
+    fn commit_history(&self, header: &Header, time: Timestamp, history: Vec<HistoryChange>) -> Result<()> {
+        let (commit, counters) = (header.commit.next(), header.counters);
+        let batch = Batch { commit, time, counters, history, ..Batch::default() };
+        self.store.apply(&batch, Durability::Durable)?;
+        let mut state = self.state.lock();
+        state.last_commit = (commit, Some(time));
+        state.durable = state.durable.max(state.committed);
+        state.logged = state.logged.max(state.durable);
+        state.durable_commit = (commit, state.committed);
+        if !self.store.must_be_named() {
+            state.named = state.durable;
+        }
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has history be kept by its rule as time passes, if it is time to look. What fails is tried
+    /// again at the next look.
+    pub(crate) fn tend_history(&self) {
+        let now = self.now();
+        let before = self.history_tended_at.load(Ordering::Relaxed);
+        if (0..DUE_EVERY).contains(&now.0.saturating_sub(before)) {
+            return;
+        }
+        let begun = Instant::now();
+        let more = loop {
+            match self.make_due(now) {
+                Ok(true) if begun.elapsed() < TENDING => {}
+                ended => break ended,
+            }
+        };
+        match more {
+            Ok(true) => {}
+            Ok(false) => self.history_tended_at.store(now.0, Ordering::Relaxed),
+            Err(error) => {
+                self.history_tended_at.store(now.0, Ordering::Relaxed);
+                self.report("history is not thinned out; will try again", &error);
+            }
+        }
+    }
+
+    /// Makes the changes that are due; true if there were any.
+    fn make_due(&self, now: Timestamp) -> Result<bool> {
+        let turn = self.committing.lock();
+        if turn.in_doubt.is_some() {
+            return Ok(false);
+        }
+        let changes = due(&*self.store, now)?;
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        let header = self.store.header()?;
+        self.commit_history(&header, self.commit_time(), changes)?;
+        Ok(true)
+    }
+
+    /// Has history that no user asked to be kept make room for the present, the oldest first. True
+    /// if there was any.
+    pub(crate) fn yield_history(&self) -> Result<bool> {
+        let turn = self.committing.lock();
+        if turn.in_doubt.is_some() {
+            return Ok(false);
+        }
+        let free = |vfs: &Vfs| Ok::<_, Error>(vfs.store.space()?.bytes_free);
+        let before = free(self)?;
+        for round in 0..YIELDS_MAX {
+            let changes = yielding(&*self.store)?;
+            if changes.is_empty() {
+                return Ok(round > 0);
+            }
+            if round == 0 {
+                tracing::warn!("there is no room left: the oldest history goes, to make room for the present");
+            }
+            let header = self.store.header()?;
+            self.commit_history(&header, self.commit_time(), changes)?;
+            self.store.reclaim()?;
+            if free(self)?.saturating_sub(before) >= YIELDED_ENOUGH {
+                break;
+            }
+        }
+        Ok(true)
+    }
+}
