@@ -9,9 +9,9 @@ use weft_digest::Digest;
 use weft_store::log::OperationLog;
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    Batch, BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Error, ErrorKind, Header, Ino,
-    InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, PastStore, Place, ReadMode, Result, RoundTrips,
-    RowStore, Space, Store, Transaction, VolumeOptions,
+    Batch, BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Error, ErrorKind, Header,
+    History, Ino, InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, PastStore, Pin, Place, ReadMode, Result,
+    RoundTrips, RowStore, Space, Store, Timestamp, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make
@@ -286,7 +286,59 @@ impl CommitStore for CrashStore {
     }
 }
 
-impl PastStore for CrashStore {}
+impl PastStore for CrashStore {
+    fn history(&self) -> Result<Option<History>> {
+        self.live.history()
+    }
+
+    fn pins(&self) -> Result<Vec<Pin>> {
+        self.live.pins()
+    }
+
+    fn is_kept(&self, commit: CommitNo) -> Result<bool> {
+        self.live.is_kept(commit)
+    }
+
+    fn commit_at(&self, time: Timestamp) -> Result<Option<CommitRow>> {
+        self.call(Calls::All)?;
+        self.live.commit_at(time)
+    }
+
+    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        self.call(Calls::All)?;
+        self.live.inodes_at(commit, from, limit)
+    }
+
+    fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+        self.call(Calls::All)?;
+        self.live.name_at(commit, parent, name)
+    }
+
+    fn names_at(&self, commit: CommitNo, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        self.call(Calls::All)?;
+        self.live.names_at(commit, parent, after, limit)
+    }
+
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.call(Calls::All)?;
+        self.live.extents_at(commit, ino, range)
+    }
+
+    fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+        self.call(Calls::All)?;
+        self.live.xattrs_at(commit, ino)
+    }
+
+    fn digest_at(&self, commit: CommitNo, ino: Ino) -> Result<Option<Digest>> {
+        self.call(Calls::All)?;
+        self.live.digest_at(commit, ino)
+    }
+
+    fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
+        self.call(Calls::All)?;
+        self.live.versions(ino, until, limit)
+    }
+}
 
 impl Maintenance for CrashStore {
     fn round_trips(&self) -> RoundTrips {

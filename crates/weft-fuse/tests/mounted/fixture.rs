@@ -10,8 +10,8 @@ use weft_block::Block;
 use weft_fuse::{Leaver, MountOptions, Session, SessionOptions, Transport, Unmounter};
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    BlockRef, BlockStore, CommitStore, Cookie, Durability, Header, Ino, InodeRow, Maintenance, Name, NameRow,
-    PastStore, ReadMode, RowStore, Space, Transaction, VolumeOptions,
+    BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Header, History, Ino, InodeRow,
+    Maintenance, Name, NameRow, PastStore, Pin, ReadMode, RowStore, Space, Timestamp, Transaction, VolumeOptions,
 };
 use weft_vfs::{Options, SystemClock, Vfs};
 
@@ -208,7 +208,56 @@ impl CommitStore for GatedStore {
     }
 }
 
-impl PastStore for GatedStore {}
+impl PastStore for GatedStore {
+    fn history(&self) -> weft_store::Result<Option<History>> {
+        self.store.history()
+    }
+
+    fn pins(&self) -> weft_store::Result<Vec<Pin>> {
+        self.store.pins()
+    }
+
+    fn is_kept(&self, commit: CommitNo) -> weft_store::Result<bool> {
+        self.store.is_kept(commit)
+    }
+
+    fn commit_at(&self, time: Timestamp) -> weft_store::Result<Option<CommitRow>> {
+        self.store.commit_at(time)
+    }
+
+    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> weft_store::Result<Vec<(InodeRow, CommitNo)>> {
+        self.store.inodes_at(commit, from, limit)
+    }
+
+    fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> weft_store::Result<Option<NameRow>> {
+        self.store.name_at(commit, parent, name)
+    }
+
+    fn names_at(&self, commit: CommitNo, parent: Ino, after: Cookie, limit: usize) -> weft_store::Result<Vec<NameRow>> {
+        self.store.names_at(commit, parent, after, limit)
+    }
+
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> weft_store::Result<Vec<(u64, BlockRef)>> {
+        self.store.extents_at(commit, ino, range)
+    }
+
+    fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> weft_store::Result<Vec<(Name, Vec<u8>)>> {
+        self.store.xattrs_at(commit, ino)
+    }
+
+    fn digest_at(&self, commit: CommitNo, ino: Ino) -> weft_store::Result<Option<[u8; 32]>> {
+        self.store.digest_at(commit, ino)
+    }
+
+    fn versions(
+        &self,
+        ino: Ino,
+        until: CommitNo,
+        limit: usize,
+    ) -> weft_store::Result<Vec<(InodeRow, Range<CommitNo>)>> {
+        self.store.versions(ino, until, limit)
+    }
+}
 
 impl Maintenance for GatedStore {
     fn space(&self) -> weft_store::Result<Space> {

@@ -3,19 +3,26 @@
 use crate::Name;
 use crate::disk_cache::DiskCacheStats;
 use crate::error::{Error, Result};
-use crate::past::PastStore;
+use crate::missing::{self, Blocks};
+use crate::past::{PastStore, no_history};
 use crate::round_trips::RoundTrips;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow};
 use crate::store::{
-    BlockStore, CommitStore, Durability, Header, Maintenance, ReadMode, RowStore, Space, Store, Transaction,
+    BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Store, Transaction,
 };
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use weft_block::Block;
-use weft_digest::Digest;
+use weft_digest::{Digest, Kind, PIECE_BYTES, ZERO};
+
+/// Most rows of blocks or names that are read at once.
+const ROWS_MAX: u64 = 1 << 18;
 
 /// The rows of a store as of one commit, and its blocks. Nothing can be committed.
+///
+/// Access times are those that an inode's row had last, before something else of it changed. The
+/// header tells the commit's number, and all else as it is now.
 pub struct At {
     store: Arc<dyn Store>,
     commit: CommitNo,
@@ -29,16 +36,55 @@ impl At {
             false => Err(not_kept(&*store, commit)?),
         }
     }
+
+    /// The row of `ino`.
+    fn inode(&self, ino: Ino) -> Result<Option<InodeRow>> {
+        let found = self.store.inodes_at(self.commit, ino, 1)?.pop();
+        Ok(found.map(|(row, _)| row).filter(|row| row.ino == ino))
+    }
+
+    /// Has `visit` look at the blocks of a file whose row is `row`, some at a time.
+    fn visit_extents(&self, row: &InodeRow, visit: &mut dyn FnMut(&[(u64, BlockRef)])) -> Result<()> {
+        let block_size = u64::from(self.store.header()?.options.block_size);
+        let end = row.size.div_ceil(block_size);
+        // A file of many holes has few rows, which are read together.
+        let step = if row.allocated / block_size <= ROWS_MAX { end.max(1) } else { ROWS_MAX };
+        let mut start = 0;
+        while start < end {
+            let next = start.saturating_add(step).min(end);
+            visit(&self.extents(row.ino, start..next)?);
+            start = next;
+        }
+        Ok(())
+    }
+
+    /// True if the file `row` has a piece of zeros alone: then its digest is not its content's
+    /// (docs/reference/digest.md).
+    fn has_zero_piece(&self, row: &InodeRow) -> Result<bool> {
+        let piece_bytes = PIECE_BYTES as u64;
+        let per_piece = piece_bytes / u64::from(self.store.header()?.options.block_size);
+        let whole = row.size / piece_bytes;
+        let (mut next, mut has_gap) = (0, false);
+        self.visit_extents(row, &mut |extents| {
+            for (index, _) in extents.iter().filter(|(_, block)| block.value != ZERO) {
+                let piece = index / per_piece;
+                has_gap |= piece > next && next < whole;
+                next = next.max(piece + 1);
+            }
+        })?;
+        Ok(has_gap || next < whole)
+    }
 }
 
 /// The reason that `commit` cannot be read.
 fn not_kept(store: &dyn Store, commit: CommitNo) -> Result<Error> {
-    let Some(history) = store.history()? else {
-        return Ok(Error::Unusable("the volume keeps no history; 'weft history set' begins one".into()));
-    };
-    let number = commit.0;
+    let Some(history) = store.history()? else { return Ok(no_history()) };
+    let (number, last) = (commit.0, store.header()?.commit.0);
+    if number > last {
+        return Ok(Error::Unusable(format!("there is no commit {number} yet: the last one is {last}")));
+    }
     Ok(Error::Unusable(format!(
-        "commit {number} is not kept any more, or never was: all commits are kept from {} on; 'weft history' lists the others",
+        "commit {number} is not kept: all commits are kept from {} on; 'weft history' lists the earlier ones",
         history.first.0
     )))
 }
@@ -65,6 +111,60 @@ impl RowStore for At {
         self.store.extents_at(self.commit, ino, range)
     }
 
+    /// Reads no more rows than twice those that lie between the end of the range and the block.
+    fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
+        let (Nth::FromStart(skipped) | Nth::FromEnd(skipped)) = nth;
+        let mut width = skipped.saturating_add(1);
+        loop {
+            let part = match nth {
+                Nth::FromStart(_) => range.start..range.start.saturating_add(width).min(range.end),
+                Nth::FromEnd(_) => range.end.saturating_sub(width).max(range.start)..range.end,
+            };
+            let mut found = self.extents(ino, part.clone())?;
+            if matches!(nth, Nth::FromEnd(_)) {
+                found.reverse();
+            }
+            let block = usize::try_from(skipped).ok().and_then(|skipped| found.get(skipped));
+            if block.is_some() || part == range {
+                return Ok(block.map(|(index, _)| *index));
+            }
+            width = width.saturating_mul(2);
+        }
+    }
+
+    fn refuse_missing_names(&self, directory: Ino) -> Result<()> {
+        let Some(row) = self.inode(directory)? else { return Ok(()) };
+        let (mut found, mut after) = (0, Cookie(0));
+        loop {
+            let names = self.names(directory, after, missing::LOOKED_AT_ONCE)?;
+            let Some(last) = names.last() else { break };
+            found += names.len() as u64;
+            after = last.cookie;
+        }
+        missing::refuse_names(directory, found, row.size)
+    }
+
+    fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
+        let Some(row) = self.inode(ino)?.filter(|row| row.inline.is_none()) else { return Ok(()) };
+        let mut held = 0;
+        let mut count = |extents: &[(u64, BlockRef)]| {
+            held += extents.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
+        };
+        self.visit_extents(&row, &mut count)?;
+        missing::refuse_block(ino, &Blocks { allocated: row.allocated, held })
+    }
+
+    /// Those of the names that `ino` has now which it had then.
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
+        let mut names = Vec::new();
+        for (parent, name) in self.store.names_of(ino)? {
+            if self.name(parent, &name)?.is_some_and(|row| row.ino == ino) {
+                names.push((parent, name));
+            }
+        }
+        Ok(names)
+    }
+
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.store.xattrs_at(self.commit, ino)
     }
@@ -76,6 +176,14 @@ impl RowStore for At {
 
     fn digest(&self, ino: Ino) -> Result<Option<Digest>> {
         self.store.digest_at(self.commit, ino)
+    }
+
+    /// None of a file with a piece of zeros alone: only the digest that a directory lists is kept.
+    fn content_digest(&self, ino: Ino) -> Result<Option<Digest>> {
+        let Some(row) = self.inode(ino)?.filter(|row| row.kind == Kind::File) else { return Ok(None) };
+        let Some(listed) = self.digest(ino)? else { return Ok(None) };
+        let is_content = row.size <= PIECE_BYTES as u64 || !self.has_zero_piece(&row)?;
+        Ok(is_content.then_some(listed))
     }
 
     fn commits(&self, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
@@ -128,6 +236,14 @@ impl Maintenance for At {
 
     fn space(&self) -> Result<Space> {
         self.store.space()
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.store.notices()
+    }
+
+    fn close(&self) -> Result<()> {
+        self.store.close()
     }
 }
 
