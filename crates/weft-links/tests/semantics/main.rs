@@ -5,6 +5,7 @@ mod computing;
 mod digests;
 mod drafts;
 mod links;
+mod past;
 mod places;
 mod rights;
 mod sharing;
