@@ -6,8 +6,10 @@
 //! by and by ([`HistoryChange::Forget`]).
 
 mod at;
+mod moment;
 
 pub use at::At;
+pub use moment::{InvalidMoment, Moment};
 
 use crate::Name;
 use crate::error::{Error, Result};

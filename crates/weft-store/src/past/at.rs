@@ -77,7 +77,7 @@ impl At {
 }
 
 /// The reason that `commit` cannot be read.
-fn not_kept(store: &dyn Store, commit: CommitNo) -> Result<Error> {
+pub(super) fn not_kept(store: &dyn Store, commit: CommitNo) -> Result<Error> {
     let Some(history) = store.history()? else { return Ok(no_history()) };
     let (number, last) = (commit.0, store.header()?.commit.0);
     if number > last {
@@ -248,3 +248,82 @@ impl Maintenance for At {
 }
 
 impl PastStore for At {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Batch, ExtentChange, InodeChange, NewBlock};
+    use crate::memory::MemoryStore;
+    use crate::past::{HistoryChange, HistoryFor};
+    use crate::row::{BlockId, Place, Timestamp};
+    use crate::store::VolumeOptions;
+    use weft_block::Rope;
+
+    const FILE: Ino = Ino(16);
+
+    /// A file of `size` bytes with a block of these bytes at each of these pieces, as of a commit.
+    fn with_pieces(size: u64, pieces: &[(u64, u8)]) -> (At, InodeRow) {
+        let store = MemoryStore::new(VolumeOptions::default());
+        let header = store.header().expect("readable");
+        let per_piece = PIECE_BYTES as u64 / u64::from(header.options.block_size);
+        let row = InodeRow { ino: FILE, kind: Kind::File, size, ..InodeRow::new_root(0, 0, Timestamp(0)) };
+        let mut batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
+        batch.history.push(HistoryChange::Keep("all forever".into(), HistoryFor::All));
+        batch.inodes.push(InodeChange::Put(row.clone()));
+        for ((piece, byte), id) in pieces.iter().zip(1..) {
+            let new = NewBlock::new(BlockId(id), FILE, Rope::from(vec![*byte; 10]), 0);
+            let (index, block) = (piece * per_piece, new.at(Place::Database));
+            batch.extents.push(ExtentChange::Put { ino: FILE, index, block });
+            batch.blocks.push(new);
+        }
+        store.apply(&batch, Durability::Durable).expect("applied");
+        (At::new(Arc::new(store), batch.commit).expect("kept"), row)
+    }
+
+    #[test]
+    fn a_piece_of_zeros_is_one_that_is_whole_and_has_no_other_byte() {
+        let piece = PIECE_BYTES as u64;
+        for (size, pieces, has) in [
+            (3 * piece, &[(0, 1), (1, 1), (2, 1)][..], false),
+            (3 * piece, &[(0, 1), (2, 1)], true),
+            (3 * piece, &[(0, 1), (1, 0), (2, 1)], true),
+            (3 * piece, &[(1, 1), (2, 1)], true),
+            (3 * piece, &[(0, 1), (1, 1)], true),
+            (2 * piece + 5, &[(0, 1), (1, 1)], false),
+            (2 * piece + 5, &[(2, 1)], true),
+        ] {
+            let (at, row) = with_pieces(size, pieces);
+            assert_eq!(at.has_zero_piece(&row).expect("readable"), has, "{size}: {pieces:?}");
+        }
+    }
+
+    #[test]
+    fn rows_that_are_missing_are_told() {
+        let (at, row) = with_pieces(100, &[(0, 1)]);
+        at.refuse_missing_blocks(FILE).expect("none is missing, as it has none by its row");
+        at.refuse_missing_names(Ino::ROOT).expect("it is empty");
+        let lacking = MemoryStore::new(VolumeOptions::default());
+        let commit = CommitNo(2);
+        let mut batch = Batch { commit, counters: lacking.header().expect("readable").counters, ..Batch::default() };
+        batch.history.push(HistoryChange::Keep("all forever".into(), HistoryFor::All));
+        batch.inodes.push(InodeChange::Put(InodeRow { allocated: 10, ..row }));
+        batch.inodes.push(InodeChange::Put(InodeRow { size: 1, ..InodeRow::new_root(0, 0, Timestamp(0)) }));
+        lacking.apply(&batch, Durability::Durable).expect("applied");
+        let at = At::new(Arc::new(lacking), commit).expect("kept");
+        assert!(matches!(at.refuse_missing_blocks(FILE), Err(Error::Corrupt(_))));
+        assert!(matches!(at.refuse_missing_names(Ino::ROOT), Err(Error::Corrupt(_))));
+    }
+
+    #[test]
+    fn a_commit_that_is_not_kept_is_refused_with_the_reason() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(VolumeOptions::default()));
+        let refusal = |store: &Arc<dyn Store>, commit| match At::new(store.clone(), CommitNo(commit)) {
+            Ok(_) => panic!("it is not kept"),
+            Err(error) => error.to_string(),
+        };
+        assert!(refusal(&store, 1).contains("keeps no history"), "{}", refusal(&store, 1));
+        let (at, _) = with_pieces(1, &[]);
+        assert!(refusal(&at.store, 1).contains("all commits are kept from 2 on"), "{}", refusal(&at.store, 1));
+        assert!(refusal(&at.store, 3).contains("the last one is 2"), "{}", refusal(&at.store, 3));
+    }
+}
