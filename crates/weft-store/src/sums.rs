@@ -17,7 +17,6 @@ use weft_digest::{Digest, Kind};
 pub(crate) const MASK: i64 = (1 << 62) - 1;
 
 /// The sum of a row that has no sum yet, which is damage.
-#[cfg(test)]
 pub(crate) const NONE: i64 = -1;
 
 /// Bytes up to this many stand in what is summed as they are, longer ones by their BLAKE3 digest.

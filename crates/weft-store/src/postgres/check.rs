@@ -2,7 +2,7 @@
 //! are copied, as one commit left them, to where the rules of `sqlite::check` can be asked.
 
 use super::address::Address;
-use super::columns::{self, VOLUME};
+use super::columns::{self, OLD_EXTENTS, VOLUME, VersionTable};
 use super::connection::{Call, Connection};
 use super::lease::{self, Lease, in_transaction};
 use super::open::{hold, look};
@@ -12,7 +12,7 @@ use super::{own, repair, shape, statements as sql, waiting};
 use crate::engine::OpenOptions;
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
-use crate::row::{BlockId, BlockRef, Ino, OpNo, Place};
+use crate::row::{BlockId, BlockRef, CommitNo, Ino, OpNo, Place};
 use crate::shape::is_hopeless;
 use crate::sqlite::{Copy, Elsewhere, check_copy};
 use crate::sums;
@@ -137,6 +137,7 @@ fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(
         let all = format!("SELECT {}, sum, {} FROM {name}", key.join(", "), table.columns.join(", "));
         connection.each(WHAT, &all, |row| copy.take_over_sum(name, &key, table.sum, values(row)?))?;
     }
+    copy_versions(connection, copy)?;
     connection.each(WHAT, "SELECT id, owner, bytes IS NULL FROM blocks", |row| {
         copy.put("owners", &["id", "owner", "own"], values(row)?)
     })?;
@@ -144,10 +145,36 @@ fn copy_rows(connection: &mut Connection, copy: &Copy, progress: &mut dyn FnMut(
     connection.each(WHAT, &own, |row| copy.set_volume(VOLUME, values(row)?))
 }
 
+/// Copies the versions of rows.
+fn copy_versions(connection: &mut Connection, copy: &Copy) -> Result<()> {
+    for VersionTable { name, columns, .. } in columns::of_versions().filter(|table| table.name != OLD_EXTENTS) {
+        let all = format!("SELECT {} FROM {name}", columns.join(", "));
+        connection.each(WHAT, &all, |row| copy.put(&name, &columns, values(row)?))?;
+    }
+    let all = format!("SELECT fork, ino, idx, since, until, block, owner, sum FROM {OLD_EXTENTS}");
+    let columns = ["fork", "ino", "idx", "since", "until", "block", "sum"];
+    connection.each(WHAT, &all, |row| {
+        let mut copied = values(row)?;
+        copied.truncate(columns.len() - 1);
+        copied.push(Value::Integer(copied_sum(row).unwrap_or(sums::NONE)));
+        copy.put(OLD_EXTENTS, &columns, copied)
+    })
+}
+
+/// The sum that the version of an extent has in a copy; none if it is damaged.
+fn copied_sum(row: &Row) -> Option<i64> {
+    let number = |column| unsigned(row, column).ok();
+    let (ino, index, block, owner) = (Ino(number(1)?), number(2)?, number(5)?, Ino(number(6)?));
+    let (since, until) = (CommitNo(number(3)?), CommitNo(number(4)?));
+    let sum = sums::version(sums::owned_extent((ino, index), (owner, block), since), until);
+    read::holds(row, 7, sum).then(|| sums::version(sums::extent(ino, index, block, since), until))
+}
+
 fn values(row: &Row) -> Result<Vec<Value>> {
     let value = |(at, column): (usize, &tokio_postgres::Column)| {
         Ok(match *column.type_() {
             Type::INT8 => get::<Option<i64>>(row, at)?.map_or(Value::Null, Value::Integer),
+            Type::TEXT => get::<Option<String>>(row, at)?.map_or(Value::Null, Value::Text),
             Type::BOOL => Value::Integer(i64::from(get::<bool>(row, at)?)),
             _ => get::<Option<Vec<u8>>>(row, at)?.map_or(Value::Null, Value::Blob),
         })
@@ -289,7 +316,8 @@ fn stray(connection: &mut Connection, tables: BTreeSet<String>) -> Result<Vec<St
     let mut stray = Vec::new();
     for table in tables {
         let owner = table.strip_prefix(own::PREFIX).and_then(|number| number.parse::<i64>().ok());
-        let named = "SELECT ino FROM extents WHERE owner = $1 LIMIT 1";
+        let named = "(SELECT ino FROM extents WHERE owner = $1 LIMIT 1) UNION ALL \
+                     (SELECT ino FROM extents_history WHERE owner = $1 LIMIT 1)";
         let is_named = match owner {
             Some(owner) => !connection.query(WHAT, named, vec![Box::new(owner)])?.is_empty(),
             None => false,

@@ -1,7 +1,7 @@
 //! Tables whose rows have sums, and their columns: for all that reads or changes whole rows of any
 //! table.
 
-use crate::tables::{self, Dialect};
+use crate::tables::{self, Dialect, is_of_versions};
 
 /// A table whose rows have sums.
 pub(super) struct Table {
@@ -28,6 +28,28 @@ pub(super) fn all() -> impl Iterator<Item = Table> {
         })
     })
 }
+
+/// A table of row versions.
+pub(super) struct VersionTable {
+    pub(super) name: String,
+    /// The columns of its key.
+    pub(super) key: Vec<&'static str>,
+    /// All columns that a copy has.
+    pub(super) columns: Vec<&'static str>,
+}
+
+/// All of these.
+pub(super) fn of_versions() -> impl Iterator<Item = VersionTable> {
+    let made = tables::made(Dialect::Postgres).into_iter().filter(|made| is_of_versions(&made.name));
+    made.map(|made| VersionTable {
+        columns: made.columns.iter().map(|(name, _)| *name).filter(|name| *name != OWNER).collect(),
+        key: made.key,
+        name: made.name,
+    })
+}
+
+/// The table of versions of extents, whose rows have another sum in a copy.
+pub(super) const OLD_EXTENTS: &str = "extents_history";
 
 /// The column that says whose a block is. A copy of the rows for a check keeps that elsewhere.
 const OWNER: &str = "owner";

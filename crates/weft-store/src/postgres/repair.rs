@@ -2,7 +2,7 @@
 //! in one transaction.
 
 use super::check::Unneeded;
-use super::columns::{self, Table, VOLUME};
+use super::columns::{self, OLD_EXTENTS, VOLUME, VersionTable};
 use super::connection::{Call, Connection, Parameter};
 use super::lease::in_transaction;
 use super::read::int;
@@ -35,8 +35,15 @@ pub(super) fn write_back(
         let mut sender = Sender { connection, calls: Vec::new() };
         // Rows that change go before any comes: positions pass from one name to another.
         let tables = columns::all().filter(|table| table.name != "blocks").collect::<Vec<_>>();
-        tables.iter().try_for_each(|table| remove(copy, table, &mut sender))?;
-        tables.iter().try_for_each(|table| put(copy, table, &mut sender))?;
+        let versions = columns::of_versions().collect::<Vec<_>>();
+        for table in &tables {
+            remove(copy, (table.name, &table.copied(), &table.copied_key()), &mut sender)?;
+        }
+        for VersionTable { name, columns, key } in &versions {
+            remove(copy, (name, columns, key), &mut sender)?;
+        }
+        tables.iter().try_for_each(|table| put(copy, (table.name, &table.copied()), &mut sender))?;
+        versions.iter().try_for_each(|table| put(copy, (&table.name, &table.columns), &mut sender))?;
         let gone = "SELECT o.owner, o.id FROM owners o JOIN before.blocks w ON w.id = o.id WHERE o.id NOT IN (SELECT id FROM main.blocks)";
         copy.each(gone, &[], |row| sender.send("DELETE FROM blocks WHERE owner = $1 AND id = $2", row))?;
         let changed = "SELECT b.refs, o.owner, o.id, \
@@ -62,9 +69,12 @@ pub(super) fn write_back(
     })
 }
 
+/// A table, its columns and its key, as a copy has them.
+type Keyed<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
+
 /// Removes rows that are gone or changed.
-fn remove(copy: &Copy, table: &Table, sender: &mut Sender<'_>) -> Result<()> {
-    let (all, key, table) = (table.copied().join(", "), table.copied_key(), table.name);
+fn remove(copy: &Copy, (table, columns, key): Keyed<'_>, sender: &mut Sender<'_>) -> Result<()> {
+    let all = columns.join(", ");
     let changed = format!(
         "SELECT {} FROM (SELECT {all} FROM before.{table} EXCEPT SELECT {all} FROM main.{table})",
         key.join(", ")
@@ -75,8 +85,7 @@ fn remove(copy: &Copy, table: &Table, sender: &mut Sender<'_>) -> Result<()> {
 }
 
 /// Puts rows that are new or changed.
-fn put(copy: &Copy, table: &Table, sender: &mut Sender<'_>) -> Result<()> {
-    let (columns, table) = (table.copied(), table.name);
+fn put(copy: &Copy, (table, columns): (&str, &[&str]), sender: &mut Sender<'_>) -> Result<()> {
     let all = columns.join(", ");
     let changed = format!("SELECT {all} FROM main.{table} EXCEPT SELECT {all} FROM before.{table}");
     // The copy does not say of an extent whose block it names.
@@ -89,9 +98,23 @@ fn put(copy: &Copy, table: &Table, sender: &mut Sender<'_>) -> Result<()> {
             ),
             ", owner, sum",
         ),
+        OLD_EXTENTS => (
+            format!(
+                "SELECT {}, (weft_sum('owned extents', e.ino, e.idx, coalesce(o.owner, e.ino), e.block, e.since) \
+                 + weft_references(e.until)) & 4611686018427387903, coalesce(o.owner, e.ino) \
+                 FROM ({changed}) e LEFT JOIN owners o ON o.id = e.block",
+                columns
+                    .iter()
+                    .filter(|column| **column != "sum")
+                    .map(|column| format!("e.{column}"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+            ", owner",
+        ),
         _ => (changed, ""),
     };
-    let count = columns.len() + if own.is_empty() { 0 } else { 2 };
+    let count = columns.len() + own.matches(',').count();
     let places = (1..=count).map(|place| format!("${place}")).collect::<Vec<_>>().join(", ");
     let statement = format!("INSERT INTO {table} ({all}{own}) VALUES ({places})");
     copy.each(&changed, &[], |row| sender.send(&statement, row))
@@ -126,12 +149,13 @@ impl ToSql for Cell {
             (Value::Integer(number), &Type::BOOL) => (*number != 0).to_sql(kind, out),
             (Value::Integer(number), _) => number.to_sql(kind, out),
             (Value::Blob(bytes), _) => bytes.to_sql(kind, out),
-            (Value::Text(_) | Value::Real(_), _) => Err("no column has values of this kind".into()),
+            (Value::Text(text), _) => text.to_sql(kind, out),
+            (Value::Real(_), _) => Err("no column has values of this kind".into()),
         }
     }
 
     fn accepts(kind: &Type) -> bool {
-        [Type::INT8, Type::BYTEA, Type::BOOL].contains(kind)
+        [Type::INT8, Type::BYTEA, Type::BOOL, Type::TEXT].contains(kind)
     }
 
     to_sql_checked!();

@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::own::PREFIX;
 use super::read::get;
 use crate::error::{Error, Result};
-use crate::tables::{self, Dialect, is_of_versions};
+use crate::tables::{self, Dialect};
 
 /// Tables, a right that the role lacks there, the owner of the table, that of the volume, and the
 /// role, as SQL names them; of rights, `OWN` is what the owner alone has, and `MAKE` the owner's
@@ -136,9 +136,10 @@ fn is_made(table: &str) -> bool {
     tables::names(Dialect::Postgres).any(|made| made == table)
 }
 
-/// True if commits read or write `table`. Nothing is in those of history.
+/// True if commits read or write `table`: those of history once that is switched on, by a daemon
+/// that has the volume already.
 fn is_used(table: &str) -> bool {
-    (is_made(table) && !is_of_versions(table)) || table.starts_with(PREFIX)
+    is_made(table) || table.starts_with(PREFIX)
 }
 
 /// Has nobody but the role that makes the tables of `schema` read them, whatever rights it gives

@@ -89,6 +89,7 @@ impl Summed {
                     Some(number) => sum.int(number),
                     None => sum.null(),
                 },
+                Type::TEXT => sum.odd(b't', get::<String>(row, place)?.as_bytes()),
                 Type::BOOL => sum.int(get::<bool>(row, place)?.into()),
                 _ => match get::<Option<Vec<u8>>>(row, place)? {
                     Some(bytes) => sum.bytes(&bytes),

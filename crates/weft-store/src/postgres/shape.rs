@@ -188,7 +188,7 @@ fn relations(catalog: &Catalog, tables: &BTreeMap<String, Made>, misfits: &mut V
         there.insert(name);
     }
     for (name, table) in tables.iter().filter(|(name, _)| !there.contains(*name)) {
-        // Nothing is in the tables of history.
+        // Without versions of rows the past cannot be read, and all else is whole.
         let remedy = Some(&table.text).filter(|_| is_of_versions(name));
         let maker = maker.as_deref();
         let remedy = remedy.map(|made| rights::made_by(maker, [made.clone(), rights::revoke(name)]).join("; "));

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::finding::Progress;
 use crate::row::CommitNo;
 use crate::sums;
+use crate::tables::{self, Dialect, is_of_versions};
 use crate::upgrade::{Upgrade, Upgraded};
 
 const WHAT: &str = "cannot upgrade the volume";
@@ -20,16 +21,17 @@ const WHAT: &str = "cannot upgrade the volume";
 /// The format before rows had sums.
 const WITHOUT_SUMS: u32 = 4;
 
-/// The formats that can be brought up. None of them counts extended attributes.
-const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5];
+/// The format that counts extended attributes, and keeps no versions of rows.
+const WITHOUT_VERSIONS: u32 = 6;
+
+/// The formats that can be brought up.
+const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5, WITHOUT_VERSIONS];
 
 /// Has rows count their extended attributes, for which they had a flag.
 const COUNTS: &[&str] = &[
     "ALTER TABLE fileatt RENAME COLUMN has_xattrs TO xattrs",
     "ALTER TABLE fileatt ALTER COLUMN xattrs TYPE bigint USING 0",
     "UPDATE fileatt SET xattrs = x.n FROM (SELECT ino, count(*) AS n FROM xattr GROUP BY ino) x WHERE x.ino = fileatt.ino",
-    "ALTER TABLE fileatt_history RENAME COLUMN has_xattrs TO xattrs",
-    "ALTER TABLE fileatt_history ALTER COLUMN xattrs TYPE bigint USING xattrs::integer",
 ];
 
 /// Columns that format 5 has and format 4 has not.
@@ -47,6 +49,15 @@ const COLUMNS: &[&str] = &[
     "ALTER TABLE nodes ADD COLUMN sum bigint NOT NULL DEFAULT -1",
     "ALTER TABLE xattr ADD COLUMN sum bigint NOT NULL DEFAULT -1",
 ];
+
+/// Tables of row versions that those formats have, and nothing ever writes.
+const OLD_HISTORY: &[&str] = &["fileatt_history", "naming_history", "extents_history", "xattr_history"];
+
+/// Tables without versions of rows that came with them.
+const NEW_TABLES: &[&str] = &["retention", "pins"];
+
+/// The index that came with them, of a table that was there.
+const NEW_INDEX: &str = "commits_time";
 
 /// Makes the epoch even, by which no intent log is missed: programs of those formats counted mounts
 /// one by one, and nothing waits in the log.
@@ -71,7 +82,10 @@ pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progre
     let mut connection = connector.connect()?;
     refuse_waiting_operations(&mut connection, address)?;
     progress(Progress { step: "verifying rows", done: 0, total: 2 });
-    verify(&mut connection, from)?;
+    refuse_old_history(&mut connection, address)?;
+    if from < WITHOUT_VERSIONS {
+        verify(&mut connection, from)?;
+    }
     let count =
         "SELECT (SELECT count(*) FROM fileatt) + (SELECT count(*) FROM naming) + (SELECT count(*) FROM extents)";
     let rows = connection.query(WHAT, count, Vec::new())?.first().map_or(Ok(0), |row| unsigned(row, 0))?;
@@ -85,17 +99,18 @@ pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progre
 
 /// Changes the tables of format `from`, and the rows.
 fn rewrite(connection: &mut Connection, from: u32) -> Result<()> {
-    COUNTS.iter().try_for_each(|statement| connection.run(WHAT, statement))?;
     let set = "UPDATE volume SET format = $1 WHERE id = 1";
     connection.query(WHAT, set, vec![Box::new(i64::from(FORMAT))])?;
+    make_history(connection)?;
+    if from == WITHOUT_VERSIONS {
+        // Rows are what they were.
+        return refuse_damaged_header(connection);
+    }
+    COUNTS.iter().try_for_each(|statement| connection.run(WHAT, statement))?;
     if from != WITHOUT_SUMS {
         // Other rows have the sums that they had.
         seal::seal_inodes(connection)?;
-        let sum = "SELECT sum FROM volume WHERE id = 1";
-        let sum = connection.query(WHAT, sum, Vec::new())?.first().map(|row| read::get::<i64>(row, 0)).transpose()?;
-        if sum != Some(read::unverified_header(connection)?.sum()) {
-            return Err(Error::Corrupt("the row of the volume is damaged, so that it cannot be upgraded".into()));
-        }
+        refuse_damaged_header(connection)?;
         connection.run(WHAT, WITHOUT_LOG)?;
         return seal::seal_volume(connection);
     }
@@ -105,6 +120,42 @@ fn rewrite(connection: &mut Connection, from: u32) -> Result<()> {
     connection.query(WHAT, made, vec![Box::new(crate::uuid::new()?.to_vec())])?;
     connection.run(WHAT, "ALTER TABLE volume ALTER COLUMN uuid SET NOT NULL")?;
     seal::seal(connection)
+}
+
+fn refuse_damaged_header(connection: &mut Connection) -> Result<()> {
+    let sum = "SELECT sum FROM volume WHERE id = 1";
+    let sum = connection.query(WHAT, sum, Vec::new())?.first().map(|row| read::get::<i64>(row, 0)).transpose()?;
+    match sum == Some(read::unverified_header(connection)?.sum()) {
+        true => Ok(()),
+        false => Err(Error::Corrupt("the row of the volume is damaged, so that it cannot be upgraded".into())),
+    }
+}
+
+/// Refuses a volume with versions of rows: no program of those formats makes any.
+fn refuse_old_history(connection: &mut Connection, address: &Address) -> Result<()> {
+    for table in OLD_HISTORY {
+        let any = format!("SELECT 1::bigint FROM {table} LIMIT 1");
+        if !connection.query(WHAT, any, Vec::new())?.is_empty() {
+            return Err(Error::Unusable(format!(
+                "the table {table} of {address} has rows, which no Weft of its format writes; empty it, then upgrade"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the tables of history, as the role that owns the volume, in place of the old ones.
+fn make_history(connection: &mut Connection) -> Result<()> {
+    connection.run(WHAT, &format!("DROP TABLE {}", OLD_HISTORY.join(", ")))?;
+    let is_new = |table: &str| is_of_versions(table) || NEW_TABLES.contains(&table);
+    let made = tables::made(Dialect::Postgres).into_iter().filter(|made| is_new(&made.name)).collect::<Vec<_>>();
+    let revoked = made.iter().map(|made| rights::revoke(&made.name)).collect::<Vec<_>>();
+    let indices = tables::indices(Dialect::Postgres).into_iter();
+    let indices = indices.filter(|(table, index)| is_new(table) || index.name == NEW_INDEX);
+    let indices = indices.map(|(table, index)| index.text(&table, Dialect::Postgres));
+    let statements = made.into_iter().map(|made| made.text).chain(revoked).chain(indices);
+    let owner = rights::other_owner(connection);
+    rights::made_by(owner.as_deref(), statements).iter().try_for_each(|statement| connection.run(WHAT, statement))
 }
 
 /// Operations that were synced and not committed are in no row yet, and are encoded as the program
@@ -151,21 +202,43 @@ fn verify(connection: &mut Connection, from: u32) -> Result<()> {
     })
 }
 
-/// Brings the volume at `address` back to format 4: for tests of [`upgrade`].
+/// The tables of row versions of format 6.
+const HISTORY_OF_6: &str = "
+    CREATE TABLE fileatt_history (ino bigint NOT NULL, since bigint NOT NULL, until bigint NOT NULL, generation bigint NOT NULL,
+        mode bigint NOT NULL, uid bigint NOT NULL, gid bigint NOT NULL, nlink bigint NOT NULL, rdev bigint NOT NULL,
+        size bigint NOT NULL, allocated bigint NOT NULL, atime bigint NOT NULL, mtime bigint NOT NULL, ctime bigint NOT NULL,
+        btime bigint NOT NULL, parent bigint NOT NULL, xattrs bigint NOT NULL, digest bytea, inline bytea, PRIMARY KEY (ino, since));
+    CREATE TABLE naming_history (parent bigint NOT NULL, name bytea NOT NULL, since bigint NOT NULL, until bigint NOT NULL,
+        ino bigint NOT NULL, kind bigint NOT NULL, cookie bigint NOT NULL, PRIMARY KEY (parent, name, since));
+    CREATE TABLE extents_history (ino bigint NOT NULL, idx bigint NOT NULL, since bigint NOT NULL, until bigint NOT NULL,
+        owner bigint NOT NULL, block bigint NOT NULL, PRIMARY KEY (ino, idx, since));
+    CREATE TABLE xattr_history (ino bigint NOT NULL, name bytea NOT NULL, since bigint NOT NULL, until bigint NOT NULL,
+        value bytea NOT NULL, PRIMARY KEY (ino, name, since))";
+
+/// Brings the volume at `address` back to format 4, 5 or 6: for tests of [`upgrade`].
 #[doc(hidden)]
-pub fn downgrade(address: &Address) -> Result<()> {
+pub fn downgrade(address: &Address, to: u32) -> Result<()> {
     let mut connection = connect(address)?;
     connection.run(WHAT, "BEGIN")?;
-    for statement in COLUMNS {
-        let words = statement.split(' ').collect::<Vec<_>>();
-        connection.run(WHAT, &format!("ALTER TABLE {} DROP COLUMN {}", words[2], words[5]))?;
+    let new = tables::names(Dialect::Postgres).filter(|table| is_of_versions(table));
+    let new = new.chain(NEW_TABLES.iter().map(|table| (*table).to_owned())).collect::<Vec<_>>();
+    connection.run(WHAT, &format!("DROP TABLE {}; DROP INDEX {NEW_INDEX}; {HISTORY_OF_6}", new.join(", ")))?;
+    if to < WITHOUT_VERSIONS {
+        connection.run(WHAT, "UPDATE fileatt SET xattrs = 1 WHERE xattrs > 1")?;
+        seal::seal_inodes(&mut connection)?;
+        for table in ["fileatt", "fileatt_history"] {
+            let flag = format!("ALTER TABLE {table} ALTER COLUMN xattrs TYPE boolean USING xattrs > 0");
+            connection.run(WHAT, &flag)?;
+            connection.run(WHAT, &format!("ALTER TABLE {table} RENAME COLUMN xattrs TO has_xattrs"))?;
+        }
     }
-    for table in ["fileatt", "fileatt_history"] {
-        let flag = format!("ALTER TABLE {table} ALTER COLUMN xattrs TYPE boolean USING xattrs > 0");
-        connection.run(WHAT, &flag)?;
-        connection.run(WHAT, &format!("ALTER TABLE {table} RENAME COLUMN xattrs TO has_xattrs"))?;
+    if to == WITHOUT_SUMS {
+        for statement in COLUMNS {
+            let words = statement.split(' ').collect::<Vec<_>>();
+            connection.run(WHAT, &format!("ALTER TABLE {} DROP COLUMN {}", words[2], words[5]))?;
+        }
     }
     let set = "UPDATE volume SET format = $1 WHERE id = 1";
-    connection.query(WHAT, set, vec![Box::new(i64::from(WITHOUT_SUMS))])?;
+    connection.query(WHAT, set, vec![Box::new(i64::from(to))])?;
     connection.run(WHAT, "COMMIT")
 }

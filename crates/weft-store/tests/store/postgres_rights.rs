@@ -216,7 +216,7 @@ fn a_role_that_lacks_a_right_is_told_what_to_grant() {
 fn an_upgrade_by_a_role_that_may_not_make_it_changes_nothing_and_says_who_may() {
     let roles = Roles::new();
     roles.create(&options(BlockHome::Database));
-    postgres::downgrade(&roles.address("owner")).expect("an old one");
+    postgres::downgrade(&roles.address("owner"), 4).expect("an old one");
     let (role, owner) = (roles.role("daemon"), format!("owner_{}", roles.number));
     let upgrade = |mode| postgres::upgrade(&roles.address("daemon"), mode, &mut |_| {}).map(drop);
     let refused = upgrade(Upgrade::Now).expect_err("it may not even look").to_string();

@@ -118,23 +118,42 @@ fn what_is_damaged_or_was_not_unmounted_cleanly_is_not_upgraded() {
 }
 
 #[test]
-fn a_volume_of_the_format_before_in_postgresql_is_the_same_after_an_upgrade() {
+fn a_volume_of_an_older_format_in_postgresql_is_the_same_after_an_upgrade() {
+    for format in [4, 5, 6] {
+        let address = Cluster::shared().address();
+        postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
+        let open = || postgres::open(&address, OpenOptions::default());
+        sample::fill(&*open().expect("opens"));
+        let before = state(&*open().expect("opens")).expect("readable");
+        postgres::downgrade(&address, format).expect("an old one");
+        let (kind, text) = refusal(open());
+        let old = format!("format {format}");
+        assert!(kind == ErrorKind::Unusable && text.contains(&old) && text.contains("weft upgrade"), "{text}");
+        let told = postgres::upgrade(&address, Upgrade::DryRun, &mut |_| {}).expect("told");
+        assert_eq!((told.from, told.to), (format, FORMAT));
+        assert!(refusal(open()).1.contains(&old), "nothing was to be changed");
+        assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded"), told);
+        assert_eq!(state(&*open().expect("opens")).expect("readable"), before);
+        let options = CheckOptions { repair: Repair::No, read_data: true };
+        let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
+        assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    }
+}
+
+/// Nothing tells what the rows in them are.
+#[test]
+fn a_volume_in_postgresql_with_rows_in_its_old_tables_of_history_is_not_upgraded() {
     let address = Cluster::shared().address();
     postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
-    let open = || postgres::open(&address, OpenOptions::default());
-    sample::fill(&*open().expect("opens"));
-    let before = state(&*open().expect("opens")).expect("readable");
-    postgres::downgrade(&address).expect("an old one");
-    let (kind, text) = refusal(open());
-    assert!(kind == ErrorKind::Unusable && text.contains("format 4") && text.contains("weft upgrade"), "{text}");
-    let told = postgres::upgrade(&address, Upgrade::DryRun, &mut |_| {}).expect("told");
-    assert_eq!((told.from, told.to), (4, FORMAT));
-    assert!(refusal(open()).1.contains("format 4"), "nothing was to be changed");
-    assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded"), told);
-    assert_eq!(state(&*open().expect("opens")).expect("readable"), before);
-    let options = CheckOptions { repair: Repair::No, read_data: true };
-    let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
-    assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
+    postgres::downgrade(&address, 6).expect("an old one");
+    let (cluster, schema) = (Cluster::shared(), address.schema());
+    cluster.run(&format!("INSERT INTO {schema}.xattr_history VALUES (1, 'a', 1, 2, 'b')"));
+    for mode in [Upgrade::DryRun, Upgrade::Now] {
+        let (kind, text) = refusal(postgres::upgrade(&address, mode, &mut |_| {}));
+        assert!(kind == ErrorKind::Unusable && text.contains("xattr_history"), "{text}");
+    }
+    cluster.run(&format!("DELETE FROM {schema}.xattr_history"));
+    postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded");
 }
 
 /// Asserts that the content which `tests/old-volumes` put into the volumes of `tests/data` is

@@ -102,7 +102,8 @@ fn a_volume_on_citus_lies_on_both_workers_and_is_what_was_written() {
          WHERE relnamespace = '{}'::regnamespace",
         schema(&on.url)
     ));
-    let grows = "blocks branches extents extents_history fileatt fileatt_history naming naming_history nodes xattr xattr_history";
+    let grows = "blocks branches content_history extents extents_history fileatt fileatt_history naming naming_history nodes \
+                 xattr xattr_history";
     assert_eq!(partitions, grows);
     let (tree, large) = (on.place.path("tree"), large());
     run("cp", &[&root().join("crates/weft-store/src"), &tree]);
