@@ -34,6 +34,12 @@ pub trait Engine {
         self.open(options)
     }
 
+    /// Opens the volume to read what it has committed, beside whoever holds it. What is asked of the
+    /// present may be of different commits.
+    fn open_beside(&self, options: OpenOptions) -> Result<Opened> {
+        self.open_to_read(options)
+    }
+
     /// Says, in a line for the user, how a volume is read (or checked) that lies where nothing can
     /// be written.
     fn note(&self, _is_checked: bool) -> Option<String> {

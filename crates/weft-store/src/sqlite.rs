@@ -69,7 +69,7 @@ pub use layout::{Layout, replaceable};
 pub use lost_segments::lost_segment_files;
 pub use making::{Made, Making};
 pub use medium::left_in_wal;
-pub use open::{Volume, create, header, is_volume, open, open_to_read, open_with};
+pub use open::{Volume, create, header, is_volume, open, open_beside, open_to_read, open_with};
 pub use salvage::{Missing, Salvaged, salvage};
 pub use scrub::scrub;
 pub use upgrade::{downgrade, upgrade};
@@ -170,6 +170,17 @@ impl SqliteStore {
     fn check_names(&self, all: bool) -> Result<()> {
         self.names.check()?;
         self.segments.as_ref().map_or(Ok(()), |segments| segments.check_names(all))
+    }
+}
+
+impl SqliteStore {
+    /// Reads rows as of `commit`. What is not kept may lack any of them: the rows that say what is
+    /// kept are read in the same transaction.
+    fn past<T>(&self, commit: CommitNo, read: impl FnOnce(&Past<'_>) -> Result<T>) -> Result<T> {
+        self.readers.with(|connection| {
+            retaining::refuse_unkept(connection, commit)?;
+            read(&Past::new(connection, commit))
+        })
     }
 }
 
@@ -326,27 +337,27 @@ impl PastStore for SqliteStore {
     }
 
     fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
-        self.readers.with(|connection| Past::new(connection, commit).inodes(from, limit))
+        self.past(commit, |past| past.inodes(from, limit))
     }
 
     fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
-        self.readers.with(|connection| Past::new(connection, commit).name(parent, name))
+        self.past(commit, |past| past.name(parent, name))
     }
 
     fn names_at(&self, commit: CommitNo, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
-        self.readers.with(|connection| Past::new(connection, commit).names(parent, after, limit))
+        self.past(commit, |past| past.names(parent, after, limit))
     }
 
     fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        self.readers.with(|connection| Past::new(connection, commit).extents(ino, &range))
+        self.past(commit, |past| past.extents(ino, &range))
     }
 
     fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-        self.readers.with(|connection| Past::new(connection, commit).xattrs(ino))
+        self.past(commit, |past| past.xattrs(ino))
     }
 
     fn digest_at(&self, commit: CommitNo, ino: Ino) -> Result<Option<Digest>> {
-        self.readers.with(|connection| Past::new(connection, commit).digest(ino))
+        self.past(commit, |past| past.digest(ino))
     }
 
     fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {

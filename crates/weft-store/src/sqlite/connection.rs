@@ -18,6 +18,8 @@ pub(super) enum Access {
     /// Among those of this process alone, with that index in memory: where there is no room for the
     /// file.
     Own,
+    /// With the process that holds the volume, which alone writes to it.
+    Beside,
     /// Read as it lies, without locks: nobody can write to it, and it has no write-ahead log.
     Immutable,
 }
@@ -54,6 +56,7 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
     let connection = match access {
         Access::Shared => Connection::open_with_flags(&held.path, writing),
         Access::Own => Connection::open_with_flags_and_vfs(&held.path, writing, c"unix-excl"),
+        Access::Beside => Connection::open_with_flags(&held.path, flags | OpenFlags::SQLITE_OPEN_READ_ONLY),
         Access::Immutable => {
             let reading = flags | OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
             Connection::open_with_flags(uri(&held.path, "immutable=1"), reading)
@@ -63,12 +66,13 @@ pub(super) fn connect(database: &Path, cache_mib: u32, access: Access) -> Result
     held.keep(&connection)?;
     connection.set_prepared_statement_cache_capacity(64);
     let has_frames = beside(database, "-wal").metadata().is_ok_and(|wal| wal.len() > 0);
-    if has_frames && access != Access::Immutable {
+    let writes = matches!(access, Access::Shared | Access::Own);
+    if has_frames && writes {
         // A log that was found is not copied by who closes the database, but by who has looked at
         // it.
         at_close(&connection, AtClose::Leave)?;
     }
-    if access != Access::Immutable {
+    if writes {
         let log = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; \
                    PRAGMA journal_size_limit = 16777216;";
         connection.execute_batch(log).map_err(failed)?;

@@ -48,6 +48,10 @@ impl Engine for VolumeFiles<'_> {
         self.open_by(&options, open::open_to_read)
     }
 
+    fn open_beside(&self, options: OpenOptions) -> Result<Opened> {
+        self.open_by(&options, |path, _| open::open_beside(path))
+    }
+
     fn note(&self, is_checked: bool) -> Option<String> {
         medium::note(self.0, is_checked)
     }

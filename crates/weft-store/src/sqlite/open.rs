@@ -342,6 +342,37 @@ pub fn open_to_read(path: &Path, loss: Loss) -> Result<Volume> {
     finish(parts, header, layout)
 }
 
+/// Opens the volume at `path` to read what it has committed, beside the process that holds it, if
+/// one does. Errors as of [`open_to_read`], but for `Locked`.
+pub fn open_beside(path: &Path) -> Result<Volume> {
+    let (layout, _rights) = Layout::enter(path)?;
+    if medium::look(&layout)? != Medium::Writable {
+        return open_to_read(path, Loss::Refuse);
+    }
+    let alone = Alone::look(&layout);
+    let access = Access::Beside;
+    let connection = connection::connect(&layout.database, 32, access)?;
+    let header =
+        read_header(&connection).map_err(|error| alone.explain(shape::explain(error, &connection), &layout))?;
+    layout.refuse_other_home(header.options.home)?;
+    shape::refuse_to_read(&connection)?;
+    let segments = layout.segments.clone().map(Segments::new_to_read).map(Arc::new);
+    let parts = Parts {
+        connection,
+        access,
+        loss: Loss::Refuse,
+        database: None,
+        names: Names::none(),
+        segments,
+        writes: false,
+        hold: None,
+        directory: None,
+        set_aside: Vec::new(),
+        given_up: Vec::new(),
+    };
+    finish(parts, header, layout)
+}
+
 /// The parts of a store.
 struct Parts {
     connection: Connection,

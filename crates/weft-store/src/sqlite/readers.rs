@@ -68,7 +68,9 @@ impl Readers {
             reader.commits = commits;
         }
         let result = read(&reader.connection);
-        if result.is_err() || self.commits.load(Ordering::Acquire) != reader.commits {
+        // Nobody tells of commits of another process, and what a reader sees stays in its log.
+        let is_beside = self.access == Access::Beside;
+        if result.is_err() || is_beside || self.commits.load(Ordering::Acquire) != reader.commits {
             reader.end()?;
         }
         let mut idle = self.idle.lock();

@@ -55,6 +55,20 @@ pub(in crate::sqlite) fn pins(connection: &Connection) -> Result<Vec<Pin>> {
     rows.into_iter().map(|pin| pin.ok_or_else(|| damaged("a pin"))).collect()
 }
 
+/// Fails if rows as of `commit` may be gone: `Unusable`.
+pub(in crate::sqlite) fn refuse_unkept(connection: &Connection, commit: CommitNo) -> Result<()> {
+    let Some(history) = history(connection)? else { return Err(crate::past::no_history()) };
+    if commit >= history.first {
+        return Ok(());
+    }
+    let pinned = "SELECT EXISTS (SELECT 1 FROM pins WHERE commit_number = ?1)";
+    let pinned = connection.prepare_cached(pinned).map_err(failed)?.query_row((sql(commit.0),), |row| row.get(0));
+    if pinned.map_err(failed)? {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!("commit {} is not kept any more", commit.0)))
+}
+
 /// What is kept, as a commit changes it.
 pub(in crate::sqlite) struct Retaining<'a> {
     connection: &'a Connection,
