@@ -5,12 +5,14 @@ mod computing;
 mod copies;
 mod effects;
 mod examples;
+mod history;
 mod programs;
 mod serving;
 mod signing;
 
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Upgrade};
+pub use history::{History, HistoryCommand, Keeping, SetHistory};
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use serving::{Serve, Served, served_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
@@ -20,6 +22,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use weft_store::Moment;
 
 /// A file system whose files are rows in a SQL database
 #[derive(Parser)]
@@ -150,6 +153,13 @@ pub enum Command {
     /// one does not.
     #[command(after_long_help = examples::LOG)]
     Log(Log),
+    /// Tell what a volume keeps of its past, or set the rule by which it keeps it
+    ///
+    /// The volume must not be mounted. Its commits are read with --at, by 'weft mount', 'weft
+    /// serve', 'weft export', 'weft digest' and 'weft prove'. Exit code 0: it was told, or set. 1:
+    /// it could not be. 2: wrong usage.
+    #[command(after_long_help = examples::HISTORY)]
+    History(History),
     /// Make a pair of keys to sign with; they are minisign's
     ///
     /// Exit code 0: they are made. 1: they could not be.
@@ -324,6 +334,9 @@ pub struct Digest {
     /// Read all content, also where digests are kept
     #[arg(long)]
     pub read: bool,
+    /// The volume as it was at this moment, as of 'weft mount'; with VOLUME:PATH
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true, conflicts_with = "tree")]
+    pub at: Option<Moment>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -405,6 +418,10 @@ pub struct Init {
     /// Keep no digests of files and directories
     #[arg(long)]
     pub no_digests: bool,
+    /// Keep earlier commits by this rule, such as 'all 1d, hourly 7d, daily 30d'; or off. 'weft
+    /// history set' changes it
+    #[arg(long, value_name = "RULE", default_value = "off")]
+    pub history: Keeping,
 }
 
 #[derive(Args)]
@@ -419,7 +436,7 @@ pub struct Mount {
     /// mounted at the directory), allow_other, and what is described below: writeback, keep-awake,
     /// no-idle-policy, opens, no-opens, no-confinement, accept-loss, portmap, and with values
     /// (commit-interval=5) commit-interval, dirty-max, metadata-cache, block-cache, read-ahead,
-    /// shared-memory, memo, temporary, keys, links, exported-stages, transport, placement, log,
+    /// shared-memory, memo, temporary, keys, links, at, exported-stages, transport, placement, log,
     /// wait, lease, patience, disk-cache, disk-cache-size, nfs, exports, grace, tls-certificate,
     /// tls-key, tls-clients
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
@@ -483,6 +500,12 @@ pub struct Open {
     /// Refuse every change
     #[arg(short, long)]
     pub read_only: bool,
+    /// Show the volume as it was at this moment, read-only: a commit (@1234), a time in UTC
+    /// (2026-11-28, 2026-11-28T12:30:00, with +01:00 of that offset), a time ago (-5m, -2h30m, -3d,
+    /// -1w, yesterday), now, or the name of a snapshot. Of a time it is the last commit kept at or
+    /// before it ('weft history'); changes that wait in the intent log are not shown
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Option<Moment>,
     /// If a log of a volume that was not unmounted cleanly is missing, damaged, or of another
     /// moment, or a segment file is missing, or the volume cannot take an operation of its log any
     /// more: go on without what is lost with it. What is given up is named, and copies of the logs

@@ -6,6 +6,7 @@ mod convert;
 mod diff;
 mod digest;
 mod export;
+mod history;
 mod import;
 mod info;
 mod init;
@@ -56,6 +57,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Prove(arguments) => Ok(looked(prove::prove(&arguments))),
         Command::VerifyProof(arguments) => Ok(looked(prove::verify(&arguments))),
         Command::Log(arguments) => log::run(&arguments),
+        Command::History(arguments) => history::run(&arguments),
         Command::Keygen(arguments) => sign::keygen(&arguments),
         Command::Sign(arguments) => Ok(looked(sign::sign(&arguments))),
         Command::Verify(arguments) => Ok(looked(sign::verify(&arguments))),

@@ -3,6 +3,7 @@
 use crate::advice::filled;
 use crate::daemon::{Daemon, Log, may_serve};
 use crate::mounted;
+use crate::shown;
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -12,8 +13,8 @@ use std::time::Duration;
 use weft_links::LinkOptions;
 use weft_store::log::{IntentLog, needs_log};
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner, replaceable};
-use weft_store::{Cookie, ErrorKind, Ino, Location, OpenOptions, Store};
-use weft_vfs::{Options, SystemClock, Vfs};
+use weft_store::{At, CommitRow, Cookie, ErrorKind, Ino, Location, Moment, OpenOptions, Store};
+use weft_vfs::{Clock, Options, SystemClock, Vfs};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
 const LOG_BYTES: u64 = 32 << 20;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub vfs: Options,
     /// Those of its links.
     pub links: LinkOptions,
+    /// The moment as of which it is read, if not the present.
+    pub at: Option<Moment>,
 }
 
 /// A volume opened for operations.
@@ -41,12 +44,15 @@ pub struct Opened {
     pub layout: Option<Layout>,
     pub location: Location,
     pub read_only: bool,
+    /// The commit as of which it is read, if not the last.
+    pub as_of: Option<CommitRow>,
 }
 
 impl Opened {
     /// Opens the volume `named`.
     pub fn open(named: &Path, settings: Settings, hold: OpenOptions) -> Result<Opened> {
-        let Settings { vfs: options, links } = settings;
+        let Settings { vfs: mut options, links, at } = settings;
+        options.read_only |= at.is_some();
         let location = mounted::unmounted(named)?;
         let context = || format!("cannot open volume {location}");
         let loss = hold.loss;
@@ -97,10 +103,13 @@ impl Opened {
         };
         let file = file.map(|file| file.with(loss));
         let log = volume.log.or(file.map(Into::into));
-        let vfs = weft_links::open(volume.store.clone(), log, options, links, Arc::new(SystemClock));
+        let (store, as_of) = as_of(volume.store, at.as_ref()).with_context(context)?;
+        // Operations that wait in the log are later than any commit.
+        let log = log.filter(|_| as_of.is_none());
+        let vfs = weft_links::open(store.clone(), log, options, links, Arc::new(SystemClock));
         let vfs = vfs.with_context(context)?;
-        refuse_unreadable_root(&*volume.store).with_context(context)?;
-        Ok(Opened { vfs, store: volume.store, layout: volume.layout, location, read_only })
+        refuse_unreadable_root(&*store).with_context(context)?;
+        Ok(Opened { vfs, store, layout: volume.layout, location, read_only, as_of })
     }
 
     /// Returns the log of a daemon in the background: `asked`, or a file near the volume, or one
@@ -116,6 +125,14 @@ impl Opened {
             None => layout.hold.with_added_extension("log"),
         };
         Ok(Log { path })
+    }
+
+    /// Logs the commit as of which it is shown, if that is not the last.
+    pub fn say_as_of(&self) {
+        if let Some(commit) = &self.as_of {
+            let (number, made) = (commit.number.0, shown::time(commit.time));
+            tracing::info!("{} is shown as of commit {number}, made at {made}", self.location);
+        }
     }
 
     /// Stops serving the volume once another daemon has taken it, or it no longer has this one's
@@ -186,6 +203,16 @@ impl Opened {
             None => Ok(()),
         }
     }
+}
+
+/// Returns `store` as of the moment `at`, and the commit that this is; itself if that is the
+/// present.
+fn as_of(store: Arc<dyn Store>, at: Option<&Moment>) -> Result<(Arc<dyn Store>, Option<CommitRow>)> {
+    let Some(at) = at else { return Ok((store, None)) };
+    let number = at.commit(&*store, SystemClock.now())?;
+    let row = store.commits(number, 1)?.into_iter().find(|row| row.number == number);
+    let row = row.with_context(|| format!("commit {} is kept, but not listed among the commits", number.0))?;
+    Ok((Arc::new(At::new(store, number)?), Some(row)))
 }
 
 /// Opens the intent log of a volume that has `free` bytes around it: whole, smaller where there is

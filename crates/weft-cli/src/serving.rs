@@ -43,6 +43,9 @@ impl Open {
         let Some(commit_interval) = interval else {
             return usage(format!("commit interval {} is not a number of seconds above 0", self.commit_interval));
         };
+        if self.at.is_some() && self.accept_loss {
+            return usage("--at shows what is committed, and gives nothing up: leave --accept-loss out".into());
+        }
         let vfs = Options {
             commit_interval,
             defer_max: Options::default().defer_max,
@@ -57,7 +60,7 @@ impl Open {
                 (_, true) => AtimePolicy::Always,
                 _ => AtimePolicy::Relative,
             },
-            read_only: self.read_only,
+            read_only: self.read_only || self.at.is_some(),
             background: true,
         };
         let links = LinkOptions {
@@ -67,7 +70,7 @@ impl Open {
             exported: exported(self.exported_stages),
             keys: self.keys.as_deref().map(keys).transpose()?,
         };
-        Ok(Settings { vfs, links })
+        Ok(Settings { vfs, links, at: self.at.clone() })
     }
 
     /// Returns the users whose links work on a volume that others can use, if `is_shared`, too.

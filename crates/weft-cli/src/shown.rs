@@ -1,11 +1,12 @@
-//! Paths and messages as a terminal can show them: on one line, without control characters,
+//! Paths, times and messages as a terminal can show them: on one line, without control characters,
 //! unambiguous.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use weft_store::Location;
+use std::time::{Duration, SystemTime};
+use weft_store::{Location, Timestamp};
 
 /// Returns `path` with unprintable characters escaped: `\n`, `\x1b`, `\xff`, `\u{202e}`; a
 /// backslash is `\\`.
@@ -22,6 +23,14 @@ pub fn path(path: &Path) -> String {
         }
     }
     shown
+}
+
+/// Returns a time as RFC 3339 writes it, in UTC.
+pub fn time(time: Timestamp) -> String {
+    let (seconds, nanoseconds) = time.parts();
+    let since = u64::try_from(seconds).ok().map(|seconds| Duration::new(seconds, nanoseconds));
+    let time = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+    time.map_or_else(|| seconds.to_string(), |time| humantime::format_rfc3339_seconds(time).to_string())
 }
 
 /// Returns a message with unprintable characters escaped; backslashes stay.

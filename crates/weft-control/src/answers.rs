@@ -69,6 +69,8 @@ pub struct Daemon {
     pub place: String,
     /// True if nothing may be changed.
     pub read_only: bool,
+    /// Time of the commit as of which it is shown, if that is not the last one.
+    pub as_of: Option<Timestamp>,
     /// The volume itself. The daemon lets go of it when it likes.
     pub vfs: Weak<Vfs>,
     /// Function that returns the counters of `weft stats`.
@@ -190,6 +192,7 @@ impl Shared {
             "transport": stats["transport"],
             "nfs": volume["nfs"]["address"],
             "read_only": daemon.read_only,
+            "as_of": daemon.as_of.map(rfc3339),
             "commit": commit.0,
             "committed": time.map(rfc3339),
             "commit_age_seconds": age,

@@ -197,6 +197,7 @@ mod tests {
             engine: "sqlite",
             place: "/m".into(),
             read_only: false,
+            as_of: None,
             vfs: Weak::new(),
             counters: Box::new(|| Some(json!({"volume": {"commit_error": "no\nspace"}}))),
         };

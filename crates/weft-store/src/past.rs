@@ -108,7 +108,8 @@ pub enum HistoryChange {
     /// Add a pin, or replace the one of the same commit, kind and name. `Unusable` if the commit is
     /// not kept, or later than this one, or if that pin is held for longer.
     Pin(Pin),
-    /// Remove a pin. Harmless if there is none; `Unusable` if it is held until later than this commit.
+    /// Remove a pin. Harmless if there is none; `Unusable` if it is held until later than this
+    /// commit.
     Unpin(CommitNo, PinKind, Vec<u8>),
     /// All commits are kept from this one on, where that was an earlier one. Harmless if it was a
     /// later one; `Unusable` if this commit is earlier.

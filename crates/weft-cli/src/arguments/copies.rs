@@ -4,6 +4,7 @@ use super::{Blocks, Layout, layout};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use weft_store::Moment;
 
 #[derive(Args)]
 pub struct Import {
@@ -32,6 +33,9 @@ pub struct Export {
     /// too
     #[arg(long = "continue")]
     pub go_on: bool,
+    /// The volume as it was at this moment, as of 'weft mount'
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Option<Moment>,
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,

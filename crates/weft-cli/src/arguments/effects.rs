@@ -25,6 +25,7 @@ impl Command {
             | Command::Upgrade(_)
             | Command::Import(_)
             | Command::Log(_)
+            | Command::History(_)
             | Command::Scrub(_) => true,
             // Files of `export` are the user's, and get the permissions that they have in the
             // volume.
@@ -57,6 +58,7 @@ impl Command {
             | Command::Man { dir: None } => true,
             Command::Check(arguments) => !arguments.repair && !arguments.salvage,
             Command::Link(arguments) => arguments.show,
+            Command::History(arguments) => arguments.command.is_none(),
             _ => false,
         }
     }

@@ -5,12 +5,14 @@ Examples:
     weft init photos.weft
     weft init --blocks database notes.weft
     weft init --block-size 16K --size-max 100G databases.weft
+    weft init --history 'all 1d, hourly 7d, daily 30d' documents.weft
     weft init 'postgres:///files?schema=photos'";
 
 pub const MOUNT: &str = "\
 Examples:
     weft mount photos.weft /mnt/photos
     weft mount --read-only --foreground photos.weft /mnt/photos
+    weft mount --at yesterday photos.weft /mnt/photos-of-yesterday
     weft mount --wait 60 'postgres:///files?schema=photos' /mnt/photos
     mount -t fuse.weft /srv/photos.weft /mnt/photos
 
@@ -37,11 +39,13 @@ Examples:
 pub const EXPORT: &str = "\
 Examples:
     weft export photos.weft /tmp/all
-    weft export photos.weft:2026/summer /tmp/summer";
+    weft export photos.weft:2026/summer /tmp/summer
+    weft export --at 2026-11-28T12:00:00 photos.weft:2026 /tmp/before";
 
 pub const DIGEST: &str = "\
 Examples:
     weft digest photos.weft:
+    weft digest --at -3d photos.weft:2026
     weft digest /mnt/photos/2026 > photos.digests
     weft digest --check photos.digests";
 
@@ -49,6 +53,12 @@ pub const DIFF: &str = "\
 Examples:
     weft diff ~/Pictures photos.weft:
     weft diff /mnt/photos /mnt/copy";
+
+pub const HISTORY: &str = "\
+Examples:
+    weft history photos.weft
+    weft history set photos.weft 'all 1d, hourly 7d, daily 30d'
+    weft history set photos.weft off";
 
 pub const SIGN: &str = "\
 Examples:

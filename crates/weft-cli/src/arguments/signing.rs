@@ -3,6 +3,7 @@
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use weft_store::Moment;
 
 #[derive(Args)]
 pub struct Prove {
@@ -13,6 +14,9 @@ pub struct Prove {
     /// Read all content, also where digests are kept
     #[arg(long)]
     pub read: bool,
+    /// The volume as it was at this moment, as of 'weft mount'; with VOLUME:PATH
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Option<Moment>,
 }
 
 #[derive(Args)]

@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use stored::Stored;
 use tree::Found;
 use weft_digest::{Digest, Kind, hex};
-use weft_store::Location;
+use weft_store::{Location, Moment};
 use weft_vfs::ErrorKind;
 
 /// Prints digests, or verifies lists of them.
@@ -72,10 +72,16 @@ impl Source {
     /// Opens a path in a volume if `path` says `VOLUME:PATH` and no file has that name, else that
     /// file.
     pub(super) fn open(path: &OsStr) -> Result<Source> {
+        Source::open_at(path, None)
+    }
+
+    /// Opens it as of the moment `at`, or of now. What lies in no volume has no past.
+    pub(super) fn open_at(path: &OsStr, at: Option<&Moment>) -> Result<Source> {
         let Some((volume, _)) = in_volume(path) else {
+            ensure!(at.is_none(), "--at takes what lies in a volume that is not mounted, as VOLUME:PATH");
             return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });
         };
-        let Place { opened, path, .. } = Place::open(path, true)?;
+        let Place { opened, path, .. } = Place::open_at(path, at)?;
         let tree = Stored(opened.vfs.clone());
         Ok(Source::Volume { volume: volume.into(), opened: Some(opened), tree, path })
     }
@@ -132,10 +138,10 @@ impl Source {
 }
 
 /// Returns the digest of `path`: a file or directory, or `VOLUME:PATH`.
-fn digest_of(path: &OsStr, all: bool, progress: &Progress) -> Result<Found> {
+fn digest_of(path: &OsStr, arguments: &Arguments, progress: &Progress) -> Result<Found> {
     let tell = || -> Result<Found> {
-        let source = Source::open(path)?;
-        let found = source.digest(all, progress)?;
+        let source = Source::open_at(path, arguments.at.as_ref())?;
+        let found = source.digest(arguments.read, progress)?;
         source.close()?;
         Ok(found)
     };
@@ -155,7 +161,7 @@ fn exit_code(found: u64, unread: u64) -> ExitCode {
 fn print(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
     let (mut values, mut damaged, mut unread) = (Vec::new(), 0, 0);
     for path in &arguments.paths {
-        match digest_of(path, arguments.read, progress) {
+        match digest_of(path, arguments, progress) {
             Ok(found) if arguments.json => values.push(as_json(path, &found)),
             Ok(found) => output::write(&Line::new(path.as_bytes(), &found).encode(Reader::of_output())),
             Err(error) => {
@@ -203,7 +209,7 @@ fn check(arguments: &Arguments, progress: &Progress) -> Result<ExitCode> {
                 anyhow!("line {} of {} is not a digest, two blanks and a path", number + 1, list.display())
             })?;
             let path = OsStr::from_bytes(&line.path);
-            let found = digest_of(path, arguments.read, progress);
+            let found = digest_of(path, arguments, progress);
             let is_read = found.is_ok();
             let (outcome, why) = match found {
                 Ok(found) if found.digest == line.digest => ("OK", String::new()),

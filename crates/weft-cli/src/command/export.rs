@@ -51,7 +51,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
     crate::serving::allow_connections();
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an export needs it");
-    let place = Place::open(&arguments.source, true)?;
+    let place = Place::open_at(&arguments.source, arguments.at.as_ref())?;
     transfer.stops(&place.opened.vfs);
     place.refuse_own_target(&arguments.directory)?;
     let from = find(&place.opened.vfs, &place.path)?;

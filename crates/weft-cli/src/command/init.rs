@@ -1,6 +1,7 @@
 //! `weft init`.
 
-use crate::arguments::{Blocks, Init};
+use super::history;
+use crate::arguments::{Blocks, Init, Keeping};
 use crate::failure::{narrow, usage};
 use crate::shown;
 use anyhow::{Context, Result, bail};
@@ -43,6 +44,10 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         .engine()
         .create(&options, owner, SystemClock.now())
         .with_context(|| format!("cannot make volume {location}"))?;
+    if arguments.history != Keeping::Off {
+        history::set(&location, &arguments.history, None)
+            .with_context(|| format!("made volume {location}, which keeps no history, as that failed"))?;
+    }
     let name = shown::message(&location.to_string());
     outln!("made {name}; mount it with: weft mount {} DIRECTORY", shown::location(&location));
     Ok(ExitCode::SUCCESS)

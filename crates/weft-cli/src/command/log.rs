@@ -2,12 +2,12 @@
 
 use crate::arguments::Log;
 use crate::mounted::volume_named;
+use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
 use weft_digest::hex;
-use weft_store::{CommitRow, Timestamp};
+use weft_store::CommitRow;
 
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
 pub fn run(arguments: &Log) -> Result<ExitCode> {
@@ -34,24 +34,16 @@ fn follows(before: &CommitRow, after: &CommitRow) -> bool {
     after.number == before.number.next() && after.previous == before.digest()
 }
 
-/// Returns the time as RFC 3339 writes it, in UTC.
-pub fn show(time: Timestamp) -> String {
-    let (seconds, nanoseconds) = time.parts();
-    let since = u64::try_from(seconds).ok().map(|seconds| Duration::new(seconds, nanoseconds));
-    let time = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
-    time.map_or_else(|| seconds.to_string(), |time| humantime::format_rfc3339_seconds(time).to_string())
-}
-
 fn print(commit: &CommitRow) {
     let CommitRow { number, time, root, .. } = commit;
     let root = root.map_or_else(|| "no digest is kept".into(), |root| hex(&root));
-    outln!("commit {:<8} {}  {root}", number.0, show(*time));
+    outln!("commit {:<8} {}  {root}", number.0, shown::time(*time));
 }
 
 fn as_json(commit: &CommitRow) -> Value {
     json!({
         "number": commit.number.0,
-        "time": show(commit.time),
+        "time": shown::time(commit.time),
         "time_nanoseconds": commit.time.0,
         "operation": commit.op.0,
         "root": commit.root.as_ref().map(hex),

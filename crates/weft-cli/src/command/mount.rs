@@ -40,6 +40,9 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     if (mount.suid || mount.devices) && !rustix::process::geteuid().is_root() {
         return usage("only root may mount with suid or dev".into());
     }
+    if arguments.writeback && arguments.open.at.is_some() {
+        return usage("--writeback is for programs that write, and the past is only read: leave it out".into());
+    }
     if arguments.writeback && arguments.nfs.is_some() {
         return usage(
             "--writeback and --nfs do not go together: the kernel would put the lengths and the bytes that it keeps over              those that clients write; leave one of them out"
@@ -215,6 +218,7 @@ fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
         }
     });
     mounted.control.say_if_missing();
+    mounted.opened.say_as_of();
     let (leaver, control) = (mounted.session.leaver(), mounted.control.clone());
     let leave = move || {
         leaver.leave();

@@ -49,6 +49,7 @@ const RELATED: &[&[&str]] = &[
     &["weft-mount", "weft-umount", "weft-serve", "weft-status", "weft-sync", "weft-stats", "mount", "fstab"],
     &["weft-init", "weft-info", "weft-convert", "weft-upgrade"],
     &["weft-check", "weft-scrub", "weft-log"],
+    &["weft-history", "weft-log", "weft-mount", "weft-export"],
     &["weft-import", "weft-export"],
     &["weft-digest", "weft-diff", "weft-prove", "weft-verify-proof"],
     &["weft-keygen", "weft-sign", "weft-verify"],

@@ -21,12 +21,12 @@ const BYTES_MAX: u64 = 64 << 20;
 
 /// Prints a proof.
 pub fn prove(arguments: &Prove) -> Result<ExitCode> {
-    let Prove { directory, path, read } = arguments;
+    let Prove { directory, path, read, at } = arguments;
     digest::refuse_volume(directory)?;
     let progress = Progress::new();
     let names = names(path.as_bytes())?;
     let prove = || -> Result<Proof> {
-        let source = Source::open(directory)?;
+        let source = Source::open_at(directory, at.as_ref())?;
         let proof = digest::directory::prove(source.directory(*read, &progress)?, &names)?;
         source.close()?;
         Ok(proof)

@@ -90,6 +90,7 @@ impl Serving {
     /// Serves until a signal comes.
     fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
         self.control.say_if_missing();
+        self.opened.say_as_of();
         let control = self.control.clone();
         // Clients keep their caches; connections break.
         self.opened.leave_when_lost(daemon, move || control.stop())?;

@@ -4,11 +4,11 @@
 mod attestation;
 
 use super::digest::Source;
-use super::log::show;
 use super::transfer::Progress;
 use crate::arguments::{Keygen, Sign, Verify};
 use crate::failure::{Differs, agrees};
 use crate::mounted::{is_mount_point, volume_at};
+use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use attestation::Attestation;
 use minisign::{KeyPair, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};
@@ -147,7 +147,7 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
     verify()?;
     let attestation = Attestation::decode(&text);
     let attestation = attestation.with_context(|| format!("{} is not what 'weft sign' writes", path.display()))?;
-    outln!("signed: commit {} of {}", attestation.number, show(attestation.time));
+    outln!("signed: commit {} of {}", attestation.number, shown::time(attestation.time));
     if let Some(volume) = volume {
         compare(volume, *read, &attestation)?;
         match read {

@@ -73,8 +73,9 @@ fn line(daemon: &Running) -> String {
     let age = status["commit_age_seconds"].as_u64();
     let age = age.map_or_else(|| " before it began".to_owned(), |seconds| format!(" {} ago", lasted(seconds)));
     let error = status["error"].as_str().map_or_else(String::new, |error| format!("; {error}"));
+    let as_of = status["as_of"].as_str().map_or_else(String::new, |time| format!("as of {time}, "));
     format!(
-        "{} {how} {}{nfs}: {}process {} since {}, {}, {}, commit {}{age}, {} used in {} inodes, {} not committed{error}",
+        "{} {how} {}{nfs}: {}{as_of}process {} since {}, {}, {}, commit {}{age}, {} used in {} inodes, {} not committed{error}",
         text("volume"),
         text("place"),
         if status["read_only"] == true { "read only, " } else { "" },

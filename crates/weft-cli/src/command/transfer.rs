@@ -31,8 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use weft_links::{Exported, LinkOptions};
-use weft_store::OpenOptions;
-use weft_store::parent_of;
+use weft_store::{Moment, OpenOptions, parent_of};
 use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Options, Vfs};
 
 /// Bytes copied at a time.
@@ -56,11 +55,20 @@ impl Place {
     /// Opens the volume and path of `VOLUME[:PATH]`. If a volume exists whose own name holds a
     /// colon, all of `named` is that volume.
     pub fn open(named: &OsStr, read_only: bool) -> Result<Place> {
+        Place::open_by(named, read_only, None)
+    }
+
+    /// Opens it to be read as of the moment `at`, or of now.
+    pub fn open_at(named: &OsStr, at: Option<&Moment>) -> Result<Place> {
+        Place::open_by(named, true, at)
+    }
+
+    fn open_by(named: &OsStr, read_only: bool, at: Option<&Moment>) -> Result<Place> {
         Place::open_with(named, |claims| {
             // A link is not root's because others claim so.
             let exported = if claims.is_some() { Exported::Nobody } else { LinkOptions::default().exported };
             let vfs = Options { read_only, ..Options::default() };
-            Settings { vfs, links: LinkOptions { exported, ..LinkOptions::default() } }
+            Settings { vfs, links: LinkOptions { exported, ..LinkOptions::default() }, at: at.cloned() }
         })
     }
 

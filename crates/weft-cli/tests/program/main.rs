@@ -18,6 +18,7 @@ mod export;
 mod full_disk;
 mod gone;
 mod helper;
+mod history;
 mod holds;
 mod import;
 mod in_place;

@@ -212,6 +212,10 @@ impl BlockStore for At {
 }
 
 impl CommitStore for At {
+    fn lost(&self) -> Option<Error> {
+        self.store.lost()
+    }
+
     fn begin(&self, _durability: Durability) -> Result<Box<dyn Transaction + '_>> {
         Err(Error::Bug("a commit to the past".into()))
     }

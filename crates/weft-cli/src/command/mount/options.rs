@@ -86,6 +86,7 @@ pub fn take(arguments: &mut Mount, mount: &mut MountOptions) -> Result<()> {
             (false, _) => return usage(format!("unknown mount option '{name}'; 'weft mount --help' lists them")),
         }
     }
+    mount.read_only |= arguments.open.at.is_some();
     arguments.open.read_only = mount.read_only;
     refuse_unfit(arguments)
 }
@@ -163,6 +164,10 @@ const VALUES: &[Valued] = &[
     ("temporary", |arguments, name, value| set(&mut arguments.open.temporary, size(name, value)?)),
     ("keys", |arguments, name, value| set(&mut arguments.open.keys, Some(path(name, value)?))),
     ("links", |arguments, name, value| set(&mut arguments.open.links, Some(word(name, value)?))),
+    ("at", |arguments, _, value| match value.parse() {
+        Ok(moment) => set(&mut arguments.open.at, Some(moment)),
+        Err(error) => usage(format!("option at: {error}")),
+    }),
     ("exported-stages", |arguments, name, value| set(&mut arguments.open.exported_stages, word(name, value)?)),
     ("transport", |arguments, _, value| set(&mut arguments.transport, value.into())),
     ("placement", |arguments, _, value| set(&mut arguments.placement, value.into())),

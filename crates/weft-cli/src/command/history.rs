@@ -1,0 +1,147 @@
+//! `weft history`.
+
+use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
+use crate::mounted::unmounted;
+use crate::opened::{Opened, Settings};
+use crate::shown;
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::ExitCode;
+use weft_store::{
+    Batch, CommitNo, Durability, History, HistoryChange, HistoryFor, Location, OpenOptions, Pin, PinKind, Store,
+    Timestamp,
+};
+use weft_vfs::{Clock, SystemClock};
+
+/// Tells what is kept of the past, or sets that.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match (&arguments.command, &arguments.volume) {
+        (Some(HistoryCommand::Set(set)), _) => change(set)?,
+        (None, Some(volume)) => tell(volume, arguments.json)?,
+        (None, None) => unreachable!("the parser demands one of them"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(volume: &Path, as_json: bool) -> Result<()> {
+    let location = unmounted(volume)?;
+    let engine = location.engine();
+    crate::notes::tell(engine.note(false));
+    let opened = engine.open_to_read(OpenOptions::default());
+    let opened = opened.with_context(|| format!("cannot open volume {location}"))?;
+    let kept = Kept::read(&*opened.store).with_context(|| format!("cannot read volume {location}"))?;
+    match (kept, as_json) {
+        (kept, true) => outln!("{:#}", kept.as_ref().map_or(json!({ "rule": null }), Kept::as_json)),
+        (Some(kept), false) => kept.print(),
+        (None, false) => outln!("rule        off"),
+    }
+    Ok(())
+}
+
+/// Facts about the past of a volume.
+struct Kept {
+    history: History,
+    /// Times of commits: of the first one from which on all are kept, and of the last one.
+    first_made: String,
+    last: (CommitNo, String),
+    pins: Vec<(Pin, String)>,
+}
+
+impl Kept {
+    fn read(store: &dyn Store) -> weft_store::Result<Option<Kept>> {
+        let Some(history) = store.history()? else { return Ok(None) };
+        let made = |commit| -> weft_store::Result<String> {
+            let row = store.commits(commit, 1)?.into_iter().find(|row| row.number == commit);
+            Ok(row.map_or_else(|| "an unknown time".into(), |row| shown::time(row.time)))
+        };
+        let last = store.header()?.commit;
+        let pins = store.pins()?.into_iter().map(|pin| made(pin.commit).map(|time| (pin, time)));
+        Ok(Some(Kept {
+            first_made: made(history.first)?,
+            last: (last, made(last)?),
+            pins: pins.collect::<weft_store::Result<_>>()?,
+            history,
+        }))
+    }
+
+    fn print(&self) {
+        outln!("rule        {}", self.history.rule);
+        outln!("readers     {}", self.history.readers.name());
+        outln!("all from    commit {}, made at {}", self.history.first.0, self.first_made);
+        outln!("to          commit {}, made at {}", self.last.0.0, self.last.1);
+        for (pin, made) in &self.pins {
+            let held = pin.held_until.map(|until| format!(", held until {}", shown::time(until))).unwrap_or_default();
+            match pin.kind {
+                PinKind::Snapshot => {
+                    let name = shown::message(&String::from_utf8_lossy(&pin.name));
+                    outln!("snapshot    {name}: commit {}, made at {made}{held}", pin.commit.0);
+                }
+                PinKind::Point => outln!("also        commit {}, made at {made}{held}", pin.commit.0),
+            }
+        }
+    }
+
+    fn as_json(&self) -> Value {
+        let commit = |number: CommitNo, made: &str| json!({ "commit": number.0, "time": made });
+        let pins = self.pins.iter().map(|(pin, made)| {
+            json!({
+                "kind": if pin.kind == PinKind::Snapshot { "snapshot" } else { "point" },
+                "name": String::from_utf8_lossy(&pin.name),
+                "commit": pin.commit.0,
+                "time": made,
+                "held_until": pin.held_until.map(shown::time),
+            })
+        });
+        json!({
+            "rule": self.history.rule,
+            "readers": self.history.readers.name(),
+            "first": commit(self.history.first, &self.first_made),
+            "last": commit(self.last.0, &self.last.1),
+            "pins": pins.collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn change(arguments: &SetHistory) -> Result<()> {
+    let location = unmounted(&arguments.volume)?;
+    // As a mount that is unmounted again: then nothing waits in the intent log, nor needs it.
+    Opened::open(&arguments.volume, Settings::default(), OpenOptions::default())?.close()?;
+    set(&location, &arguments.rule, arguments.readers.map(Into::into))
+        .with_context(|| format!("cannot set the history of volume {location}"))?;
+    match &arguments.rule {
+        Keeping::Off => outln!("{location} keeps no history"),
+        Keeping::By(rule) => outln!("{location} keeps history: {rule}"),
+    }
+    Ok(())
+}
+
+/// Sets the rule of a volume that was unmounted cleanly, in a commit of its own; and those who may
+/// read its past, if that is said.
+pub fn set(location: &Location, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<()> {
+    let store = location.engine().open(OpenOptions::default())?.store;
+    let before = store.history()?;
+    let change = match keeping {
+        Keeping::Off if before.is_none() => return Ok(()),
+        Keeping::Off => HistoryChange::End,
+        Keeping::By(rule) => {
+            let readers = readers.or(before.map(|history| history.readers)).unwrap_or_default();
+            HistoryChange::Keep(rule.to_string(), readers)
+        }
+    };
+    let header = store.header()?;
+    let last = store.commits(header.commit, 1)?.pop().map(|commit| commit.time);
+    let batch = Batch {
+        commit: header.commit.next(),
+        // Times of commits do not go back, whatever the clock does.
+        time: last.into_iter().fold(SystemClock.now(), Timestamp::max),
+        counters: header.counters,
+        history: vec![change],
+        ..Batch::default()
+    };
+    store.apply(&batch, Durability::Durable)?;
+    let is_kept = store.history()?.is_some();
+    ensure!(is_kept == (*keeping != Keeping::Off), "volumes of this kind cannot keep history yet");
+    store.close()?;
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! History: what is kept of the past, and volumes as of earlier commits.
+
+use crate::place::Place;
+use crate::tree;
+use std::path::Path;
+
+const ALL: &str = "all forever";
+
+/// Replaces all that lies in `directory` by a tree that tells of `round`.
+fn fill(directory: &Path, round: usize) {
+    let script = format!(
+        "set -e; rm -rf a gone kept-{round}; mkdir -p a/b; seq {round}000 {round}999 >a/b/lines; echo {round} >'kept-{round}'
+         ln a/b/lines a/hard; chmod {round}40 a/b/lines; head -c {round}00000 /dev/zero >a/zeros
+         rm -f link; ln -s kept-{round} link; echo round {round} >>log"
+    );
+    let done = std::process::Command::new("bash").args(["-c", &script]).current_dir(directory).status().unwrap();
+    assert!(done.success());
+}
+
+/// The last commit of the mount at `m`, after all is committed.
+fn committed(place: &Place) -> u64 {
+    place.weft(&["sync", "m"]).well();
+    place
+        .weft(&["status", "--json"])
+        .json()
+        .as_array()
+        .unwrap()
+        .iter()
+        .find_map(|daemon| {
+            let is_it = daemon["place"].as_str() == place.path("m").to_str();
+            daemon["commit"].as_u64().filter(|_| is_it)
+        })
+        .expect("the daemon tells")
+}
+
+/// The trees at `one` and `other` are the same, but for times of access.
+#[track_caller]
+fn assert_same(one: &Path, other: &Path) {
+    let said = std::process::Command::new("diff").arg("-r").args([one, other]).output().unwrap();
+    assert!(said.status.success() && said.stdout.is_empty(), "{said:?}");
+    let (mut one, other) = (tree::describe(one), tree::describe(other));
+    for (path, told) in &mut one {
+        told.accessed_as(&other[path]);
+    }
+    assert_eq!(one.keys().collect::<Vec<_>>(), other.keys().collect::<Vec<_>>());
+    for (path, told) in &one {
+        assert_eq!(told, &other[path], "{}", path.display());
+    }
+}
+
+fn a_past_is_what_a_copy_was(blocks: &str) {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "--history", ALL, "--blocks", blocks, "v"]).well();
+    let directory = place.directory("m");
+    place.mount();
+    let mut commits = Vec::new();
+    for round in 1..=3 {
+        fill(&directory, round);
+        commits.push(committed(&place));
+        let mut copy = std::process::Command::new("cp");
+        copy.arg("-a").arg(&directory).arg(place.path(format!("copy{round}")));
+        assert!(copy.status().unwrap().success());
+    }
+    place.umount();
+    for (round, commit) in (1..=3).zip(&commits) {
+        let (at, copy) = (format!("@{commit}"), place.path(format!("copy{round}")));
+        place.mount_with("v", &["--at", &at]);
+        assert_same(&directory, &copy);
+        assert!(std::fs::write(directory.join("new"), "").is_err(), "the past is read only");
+        let log = std::fs::read_to_string(place.path("log")).unwrap();
+        assert!(log.contains(&format!("is shown as of commit {commit}, made at 20")), "{log}");
+        let status = place.weft(&["status"]).well();
+        let line = status.lines().find(|line| line.contains(place.path("m").to_str().unwrap())).unwrap();
+        assert!(line.contains("read only, as of 20") && line.contains(&format!("commit {commit}")), "{line}");
+        let digest = place.weft(&["digest", "m"]).well();
+        place.umount();
+        place.weft(&["export", "--at", &at, "v", &format!("export{round}")]).well();
+        assert_same(&place.path(format!("export{round}")), &copy);
+        let of = |text: &str| text.split(' ').next().unwrap().to_owned();
+        assert_eq!(of(&place.weft(&["digest", "--at", &at, "v:"]).well()), of(&digest));
+        assert_eq!(of(&place.weft(&["digest", "--read", "--at", &at, "v:"]).well()), of(&digest));
+        assert_eq!(of(&place.weft(&["digest", copy.to_str().unwrap()]).well()), of(&digest));
+        place.weft(&["prove", "--at", &at, "v:", "log"]).well();
+    }
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
+fn a_mount_of_the_past_of_segments_shows_what_a_copy_made_then_does() {
+    a_past_is_what_a_copy_was("segments");
+}
+
+#[test]
+fn a_mount_of_the_past_of_one_file_shows_what_a_copy_made_then_does() {
+    a_past_is_what_a_copy_was("database");
+}
+
+#[test]
+fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    assert_eq!(place.weft(&["history", "v"]).well(), "rule        off\n");
+    assert!(place.weft(&["history", "--json", "v"]).json()["rule"].is_null());
+    place.weft(&["export", "--at", "now", "v", "x"]).could_not(&["keeps no history", "'weft history set'"]);
+    let said = place.weft(&["history", "set", "v", "daily 30d, all 1d"]).well();
+    assert_eq!(said, "v keeps history: all 1d, daily 30d\n");
+    let told = place.weft(&["history", "v"]).well();
+    assert!(told.starts_with("rule        all 1d, daily 30d\nreaders     all\nall from    commit "), "{told}");
+    place.weft(&["history", "set", "--for", "owner", "v", ALL]).well();
+    place.weft(&["history", "set", "v", "all 1h"]).well();
+    let told = place.weft(&["history", "--json", "v"]).json();
+    assert_eq!((&told["rule"], &told["readers"]), (&"all 1h".into(), &"owner".into()));
+    assert!(told["first"]["commit"].as_u64() < told["last"]["commit"].as_u64(), "{told}");
+    place.weft(&["history", "set", "v", "sometimes"]).fails_with("'sometimes' is not a word and a time");
+    assert_eq!(place.weft(&["history", "set", "v", "off"]).well(), "v keeps no history\n");
+    assert_eq!(place.weft(&["history", "v"]).well(), "rule        off\n");
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
+fn a_volume_whose_history_was_set_after_a_crash_has_lost_nothing() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    std::fs::write(directory.join("file"), "first").unwrap();
+    crate::place::write_synced(&directory.join("synced"), b"synced");
+    place.kill("v/lock");
+    place.weft(&["history", "set", "v", ALL]).well();
+    place.mount();
+    assert_eq!(std::fs::read(directory.join("synced")).unwrap(), b"synced");
+    std::fs::write(directory.join("synced"), "later").unwrap();
+    place.umount();
+    let first = place.weft(&["history", "--json", "v"]).json()["first"]["commit"].as_u64().unwrap();
+    place.weft(&["export", "--at", &format!("@{first}"), "v", "before"]).well();
+    assert_eq!(std::fs::read(place.path("before/synced")).unwrap(), b"synced");
+    place.weft(&["export", "--at", "now", "v", "now"]).well();
+    assert_eq!(std::fs::read(place.path("now/synced")).unwrap(), b"later");
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
+fn moments_that_make_no_sense_are_refused_with_the_reason() {
+    let place = Place::new();
+    place.directory("m");
+    place.directory("from");
+    place.weft(&["init", "--history", ALL, "v"]).well();
+    let export = |at: &str| place.weft(&["export", "--at", at, "v", "x"]);
+    export("@99").could_not(&["there is no commit 99 yet: the last one is 2"]);
+    export("@1").could_not(&["commit 1 is not kept: all commits are kept from 2 on"]);
+    export("-5y").could_not(&["nothing is kept of ", "begins with commit 2, made at "]);
+    export("before-lunch").could_not(&["there is no snapshot 'before-lunch'"]);
+    export("2026-13-01").fails_with("'2026-13-01' is not a time");
+    export("-5").fails_with("'-5' is not a time ago");
+    place.weft(&["digest", "--at", "now", "from"]).could_not(&["VOLUME:PATH"]);
+    place.weft(&["mount", "--at", "now", "--writeback", "v", "m"]).misused(&["--writeback", "leave it out"]);
+    place.weft(&["mount", "--at", "now", "--accept-loss", "v", "m"]).misused(&["leave --accept-loss out"]);
+    place.weft(&["mount", "-o", "at=-5", "v", "m"]).misused(&["option at: '-5' is not a time ago"]);
+    place.weft(&["init", "--history", "all 1x", "w"]).fails_with("'1x' is no time");
+    assert!(!place.path("x").exists() && !place.path("w").exists());
+}
