@@ -53,7 +53,8 @@ impl Opened {
     pub fn open(named: &Path, settings: Settings, hold: OpenOptions) -> Result<Opened> {
         let Settings { vfs: mut options, links, at } = settings;
         options.read_only |= at.is_some();
-        let location = mounted::unmounted(named)?;
+        // The past is read beside whoever has the volume.
+        let location = if at.is_some() { mounted::volume_named(named)? } else { mounted::unmounted(named)? };
         let context = || format!("cannot open volume {location}");
         let loss = hold.loss;
         if let Some(path) = location.path() {
@@ -72,7 +73,11 @@ impl Opened {
         // has.
         let engine = location.engine();
         let note = if options.read_only { engine.note(false) } else { None };
-        let volume = if options.read_only { engine.open_to_read(hold) } else { engine.open(hold) };
+        let volume = match (&at, options.read_only) {
+            (Some(_), _) => engine.open_beside(hold),
+            (None, true) => engine.open_to_read(hold),
+            (None, false) => engine.open(hold),
+        };
         drop(engine);
         let volume = volume.with_context(context)?;
         // Printed once, for any number of attempts.

@@ -46,7 +46,7 @@ pub use engine::{Engine, OpenOptions, Opened};
 pub use error::{Error, ErrorKind, Result};
 pub use files::{parent_of, remove_below, rename_to_new};
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair, Subject};
-pub use history::rule::{Rule, RuleError};
+pub use history::{Rule, RuleError};
 pub use location::Location;
 pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};

@@ -1,7 +1,7 @@
 //! `weft history`.
 
 use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
-use crate::mounted::unmounted;
+use crate::mounted::{unmounted, volume_named};
 use crate::opened::{Opened, Settings};
 use crate::shown;
 use anyhow::{Context, Result, ensure};
@@ -25,10 +25,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn tell(volume: &Path, as_json: bool) -> Result<()> {
-    let location = unmounted(volume)?;
+    let location = volume_named(volume)?;
     let engine = location.engine();
     crate::notes::tell(engine.note(false));
-    let opened = engine.open_to_read(OpenOptions::default());
+    let opened = engine.open_beside(OpenOptions::default());
     let opened = opened.with_context(|| format!("cannot open volume {location}"))?;
     let kept = Kept::read(&*opened.store).with_context(|| format!("cannot read volume {location}"))?;
     match (kept, as_json) {

@@ -1,6 +1,7 @@
 //! A volume as of a commit of the past, which is only read.
 
 use crate::Name;
+use crate::batch::Counters;
 use crate::disk_cache::DiskCacheStats;
 use crate::error::{Error, Result};
 use crate::missing::{self, Blocks};
@@ -90,8 +91,11 @@ pub(super) fn not_kept(store: &dyn Store, commit: CommitNo) -> Result<Error> {
 }
 
 impl RowStore for At {
+    /// The header of then, as far as it is kept: no operation waits for its volume in a log.
     fn header(&self) -> Result<Header> {
-        Ok(Header { commit: self.commit, ..self.store.header()? })
+        let header = self.store.header()?;
+        let epoch = header.counters.epoch.next_multiple_of(2);
+        Ok(Header { commit: self.commit, counters: Counters { epoch, ..header.counters }, ..header })
     }
 
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
