@@ -84,6 +84,13 @@ pub(crate) struct Changes {
     blocks: FxHashMap<BlockId, Rope>,
 }
 
+impl Changes {
+    /// Returns the digest of an inode that is put.
+    pub(crate) fn digest(&self, ino: Ino) -> Option<Digest> {
+        self.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest)
+    }
+}
+
 /// A snapshot under changes.
 pub(crate) struct Overlay<S> {
     snapshot: S,

@@ -14,11 +14,13 @@ mod digests;
 mod engine;
 mod identity;
 mod intents;
+mod keep;
 mod lease;
 mod missing;
 mod open;
 mod own;
 mod parameters;
+mod past;
 mod prefetch;
 mod prefetcher;
 mod read;
@@ -59,9 +61,9 @@ use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Snapshot;
-use crate::past::PastStore;
+use crate::past::{History, PastStore, Pin};
 use crate::round_trips::{Class, RoundTrips};
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
 };
@@ -70,6 +72,7 @@ use digests::{Known, Rows, Stored};
 use lease::Lease;
 use open::Connector;
 use parking_lot::Mutex;
+use past::Moment;
 use prefetcher::Prefetcher;
 use std::ops::Range;
 use std::sync::Arc;
@@ -235,6 +238,17 @@ impl PostgresStore {
             }
         }
         result
+    }
+
+    /// Reads rows as of `commit`.
+    fn read_at<T>(
+        &self,
+        class: Class,
+        commit: CommitNo,
+        mut read: impl FnMut(&mut Connection, &Moment) -> Result<T>,
+    ) -> Result<T> {
+        let moment = Moment::new(commit, self.header.lock().commit);
+        self.read(class, |connection| read(connection, &moment))
     }
 
     /// Reads rows as digests need them, all as one commit left them.
@@ -413,7 +427,56 @@ impl CommitStore for PostgresStore {
     }
 }
 
-impl PastStore for PostgresStore {}
+impl PastStore for PostgresStore {
+    fn history(&self) -> Result<Option<History>> {
+        self.read(Class::Inodes, past::history)
+    }
+
+    fn pins(&self) -> Result<Vec<Pin>> {
+        self.read(Class::Inodes, past::pins)
+    }
+
+    fn is_kept(&self, commit: CommitNo) -> Result<bool> {
+        if commit > self.header.lock().commit {
+            return Ok(false);
+        }
+        let (history, pins) = self.read(Class::Inodes, |connection| past::kept(connection, (commit, commit)))?;
+        Ok(history.is_some_and(|history| commit >= history.first || !pins.is_empty()))
+    }
+
+    fn commit_at(&self, time: Timestamp) -> Result<Option<CommitRow>> {
+        self.read(Class::Digests, |connection| past::commit_at(connection, time))
+    }
+
+    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        self.read_at(Class::Inodes, commit, |connection, moment| past::inodes(connection, moment, from, limit))
+    }
+
+    fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+        self.read_at(Class::Names, commit, |connection, moment| past::name(connection, moment, parent, name))
+    }
+
+    fn names_at(&self, commit: CommitNo, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
+        let place = (parent, after);
+        self.read_at(Class::Names, commit, |connection, moment| past::names(connection, moment, place, limit))
+    }
+
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+        self.read_at(Class::Extents, commit, |connection, moment| past::extents(connection, moment, ino, &range))
+    }
+
+    fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+        self.read_at(Class::Xattrs, commit, |connection, moment| past::xattrs(connection, moment, ino))
+    }
+
+    fn digest_at(&self, commit: CommitNo, ino: Ino) -> Result<Option<Digest>> {
+        self.read_at(Class::Digests, commit, |connection, moment| past::digest(connection, moment, ino))
+    }
+
+    fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
+        self.read(Class::Inodes, |connection| past::versions(connection, ino, until, limit))
+    }
+}
 
 impl Maintenance for PostgresStore {
     fn disk_cache(&self) -> Option<DiskCacheStats> {

@@ -37,7 +37,6 @@ pub(crate) fn forks_at(commit: CommitNo, last: CommitNo) -> Vec<u64> {
 /// that held since commit `since` is the least of them that is not below `since`.
 ///
 /// There is one for each bit that is set in `until` - 1.
-#[cfg_attr(not(test), expect(dead_code, reason = "PostgreSQL keeps no history yet"))]
 pub(crate) fn forks_until(until: CommitNo) -> Vec<u64> {
     let last = until.0.saturating_sub(1);
     (0..u64::BITS).rev().filter(|level| last >> level & 1 == 1).map(|level| node(last, level)).collect()

@@ -6,6 +6,7 @@
 //! commit to commit, within bounds. Inodes that this commit makes are known to have no rows.
 
 use super::connection::{Call, Connection, Parameter};
+use super::keep::{Age, take_ages};
 use super::read::{self, get, hash_and_sum, int, name_in, unsigned};
 use super::statements as sql;
 use crate::Name;
@@ -29,6 +30,12 @@ const REMEMBERED_BYTES_MAX: usize = 16 << 20;
 /// Overhead in bytes of a cached row, beside its content.
 const ROW_BYTES: usize = 160;
 
+/// Inodes whose ages are asked for in one statement.
+const AGES_MAX: usize = 4096;
+
+/// Ages that take as much memory as a row.
+const AGES_IN_A_ROW: usize = 3;
+
 type Bytes = Vec<u8>;
 
 /// Names in order, with the hashes of their entries.
@@ -42,6 +49,8 @@ pub(super) struct Known {
     entries: FxHashMap<(Ino, Name), Option<Digest>>,
     branches: FxHashMap<(Ino, Bytes), Option<Bytes>>,
     nodes: FxHashMap<(Ino, u32, u64), Option<Bytes>>,
+    /// What tells if a row that is put differs from that which is there.
+    ages: FxHashMap<Ino, Age>,
 }
 
 /// The rows under the changes of the commit.
@@ -61,12 +70,41 @@ pub(super) struct Stored<'a> {
 }
 
 impl Known {
+    /// Takes in a row of [`sql::DIGEST_INODES`].
+    fn take_inode(&mut self, row: &Row) -> Result<()> {
+        let ino = Ino(unsigned(row, 0)?);
+        self.inodes.insert(ino, inode(row)?);
+        if let Ok(age) = Age::of(row, 9, 16) {
+            self.ages.insert(ino, age);
+        }
+        Ok(())
+    }
+
     /// Takes in a row of [`sql::NAMES_OF`].
     fn take_name(&mut self, row: &Row) -> Result<()> {
         let (ino, parent, name) = (Ino(unsigned(row, 0)?), Ino(unsigned(row, 1)?), name_in(row, 2)?);
         self.entries.insert((parent, name.clone()), hash_and_sum(row, 3, parent, name.as_bytes())?);
         self.names_of.entry(ino).or_default().push((parent, name));
         Ok(())
+    }
+
+    /// Asks for the ages of those of `inos` that are not known, and returns all.
+    pub(super) fn ages(&mut self, connection: &mut Connection, inos: &[Ino]) -> Result<&FxHashMap<Ino, Age>> {
+        let unknown = inos.iter().filter(|ino| !self.ages.contains_key(ino)).map(|ino| int(ino.0)).collect::<Vec<_>>();
+        let call = |inos: &[i64]| Call::new(sql::history::AGES, vec![Box::new(inos.to_vec())]);
+        let calls = unknown.chunks(AGES_MAX).map(call).collect::<Vec<_>>();
+        connection.take_all(WHAT, &calls, |_, rows| take_ages(&mut self.ages, &rows))?;
+        Ok(&self.ages)
+    }
+
+    /// Takes in the rows of inodes that a commit put, and forgets those of which it has none.
+    pub(super) fn learn_ages(&mut self, ages: impl Iterator<Item = (Ino, Option<Age>)>) {
+        for (ino, age) in ages {
+            match age {
+                Some(age) => drop(self.ages.insert(ino, age)),
+                None => drop(self.ages.remove(&ino)),
+            }
+        }
     }
 
     /// Takes in what a commit changed, once it is there.
@@ -119,6 +157,7 @@ impl Known {
     fn bytes(&self) -> usize {
         let rows =
             self.inodes.len() + self.names_of.len() + self.entries.len() + self.branches.len() + self.nodes.len();
+        let rows = rows + self.ages.len() / AGES_IN_A_ROW;
         let kept = self.branches.values().chain(self.nodes.values()).flatten().map(Vec::len).sum::<usize>();
         rows * ROW_BYTES + kept
     }
@@ -172,10 +211,7 @@ impl<'a> Stored<'a> {
     /// Takes in rows of [`sql::DIGEST_INODES`].
     pub(super) fn take_inodes(&self, found: &[Row]) -> Result<()> {
         let known = &mut *self.known.borrow_mut();
-        found.iter().try_for_each(|row| {
-            known.inodes.insert(Ino(unsigned(row, 0)?), inode(row)?);
-            Ok(())
-        })
+        found.iter().try_for_each(|row| known.take_inode(row))
     }
 
     /// Takes in rows of [`sql::NAMES_OF`].
@@ -228,9 +264,10 @@ impl Snapshot for Stored<'_> {
             return Ok(*known);
         }
         let rows = self.query(sql::DIGEST_INODES, vec![Box::new(vec![int(ino.0)])])?;
-        let found = rows.first().map(inode).transpose()?.flatten();
-        self.known.borrow_mut().inodes.insert(ino, found);
-        Ok(found)
+        let known = &mut *self.known.borrow_mut();
+        known.inodes.insert(ino, None);
+        rows.iter().try_for_each(|row| known.take_inode(row))?;
+        Ok(known.inodes[&ino])
     }
 
     fn leaving(&self, ino: Ino) -> Result<Option<Inode>> {

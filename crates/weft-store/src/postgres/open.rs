@@ -10,8 +10,8 @@ use super::prefetcher::Prefetcher;
 use super::read::{self, int};
 use super::rights::{self, Task};
 use super::schema::{self, TUNING};
-use super::transaction::Writer;
-use super::{settings, shape, tls, trust, write};
+use super::transaction::{Found, Writer};
+use super::{past, settings, shape, tls, trust, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::DiskCache;
@@ -157,7 +157,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
     connection.run(what, "INSERT INTO lease VALUES (1, 0, '', NULL)")?;
     let digest = options.digests.then(|| weft_digest::directory([]));
     let root = InodeRow::new_root(owner.0, owner.1, time);
-    connection.query_all(what, &[write::put_inodes(&[(&root, digest)], 1)])?;
+    connection.query_all(what, &[write::put_inodes(&[(&root, digest, CommitNo(1))])])?;
     let first = CommitRow { number: CommitNo(1), time, op: OpNo(0), root: digest, previous: None };
     let commit = "INSERT INTO commits (number, time, op, root_digest, sum) VALUES (1, $1, 0, $2, $3)";
     let root = digest.map(|digest| digest.to_vec());
@@ -304,7 +304,9 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
     let own = OwnTables::look(&mut connection)?;
     let disk_cache = options.disk_cache.as_ref();
     let disk_cache = disk_cache.map(|cache| DiskCache::open(cache, &address.to_string(), header.options.block_size));
-    let writer = Writer::new(connection, &header, last, lease.epoch(), zeros.clone(), own);
+    let keeps_history = past::is_on(&mut connection)?;
+    let found = Found { last, keeps_history, own };
+    let writer = Writer::new(connection, &header, lease.epoch(), zeros.clone(), found);
     Ok(Arc::new(PostgresStore {
         header: Mutex::new(header),
         readers: Mutex::new(Vec::new()),

@@ -30,7 +30,7 @@ pub(super) fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn bad(what: impl std::fmt::Display) -> Error {
+pub(super) fn bad(what: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("the database holds what no Weft writes: {what}"))
 }
 
@@ -138,7 +138,7 @@ pub(super) fn holds(row: &Row, column: usize, sum: i64) -> bool {
     row.try_get(column).is_ok_and(|kept: Option<i64>| kept == Some(sum))
 }
 
-fn whole(row: &Row, column: usize, sum: i64, what: impl Fn() -> String) -> Result<()> {
+pub(super) fn whole(row: &Row, column: usize, sum: i64, what: impl Fn() -> String) -> Result<()> {
     let damaged = || Error::Corrupt(format!("{} is damaged; 'weft check' tells more", what()));
     holds(row, column, sum).then_some(()).ok_or_else(damaged)
 }
@@ -185,9 +185,14 @@ pub(super) fn inodes(connection: &mut Connection, from: Ino, limit: usize) -> Re
 }
 
 pub(super) fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
+    name_row_with(row, parent, |sum| sum)
+}
+
+/// The same of a row whose sum `kept_as` makes of that of an entry.
+pub(super) fn name_row_with(row: &Row, parent: Ino, kept_as: impl Fn(i64) -> i64) -> Result<NameRow> {
     let (cookie, ino) = (Cookie(unsigned(row, 0)?), Ino(unsigned(row, 1)?));
     let read = NameRow { parent, name: name_in(row, 3)?, ino, kind: kind(row, 2)?, cookie };
-    let sum = sums::name(&read, CommitNo(unsigned(row, 4)?));
+    let sum = kept_as(sums::name(&read, CommitNo(unsigned(row, 4)?)));
     whole(row, 5, sum, || format!("the entry at position {} of directory {}", cookie.0, parent.0))?;
     Ok(read)
 }
@@ -296,7 +301,7 @@ pub(super) type Others = HashMap<BlockId, Row>;
 
 /// Asks for those that `own` and `ahead` name, rows of [`sql::EXTENTS`] and [`sql::EXTENTS_AHEAD`];
 /// of the latter with the bytes of short ones.
-fn others(connection: &mut Connection, own: &[Row], prefetcher: &[Row]) -> Result<Others> {
+pub(super) fn others(connection: &mut Connection, own: &[Row], prefetcher: &[Row]) -> Result<Others> {
     let mut asked = BTreeMap::<(i64, bool), Vec<i64>>::new();
     for (row, is_ahead) in own.iter().map(|row| (row, false)).chain(prefetcher.iter().map(|row| (row, true))) {
         if is_elsewhere(row)? {
@@ -369,9 +374,14 @@ pub(super) fn whole_extent(ino: Ino, row: &Row) -> Result<()> {
 
 /// An extent, and where its block lies.
 pub(super) fn extent(row: &Row, others: &Others) -> Result<(u64, BlockRef)> {
+    extent_with(row, others, |sum| sum)
+}
+
+/// The same of a row whose sum `kept_as` makes of that of an extent.
+pub(super) fn extent_with(row: &Row, others: &Others, kept_as: impl Fn(i64) -> i64) -> Result<(u64, BlockRef)> {
     let (id, owner) = (BlockId(unsigned(row, 2)?), Ino(unsigned(row, 3)?));
     let (ino, index) = (Ino(unsigned(row, 0)?), unsigned(row, 1)?);
-    let sum = sums::owned_extent((ino, index), (owner, id.0), CommitNo(unsigned(row, 10)?));
+    let sum = kept_as(sums::owned_extent((ino, index), (owner, id.0), CommitNo(unsigned(row, 10)?)));
     whole(row, 11, sum, || format!("the row of block {index} of inode {}", ino.0))?;
     let (block, at) = others.get(&id).map_or((row, 4), |block| (block, 1));
     let gone = || Error::Corrupt(format!("block {}, of inode {}, has no row; 'weft check' tells more", id.0, ino.0));
@@ -397,14 +407,16 @@ pub(super) fn xattrs(connection: &mut Connection, ino: Ino) -> Result<Vec<(Name,
     if let Some(count) = rows.pop_if(|row| row.try_get::<_, Option<&[u8]>>(0).is_ok_and(|name| name.is_none())) {
         refuse_xattrs(ino, rows.len() as u64, unsigned(&count, 2)?)?;
     }
-    let xattr = |row: &Row| {
-        let name = Name::of_xattr(&get::<Vec<u8>>(row, 0)?).map_err(|_| bad("an attribute without a name"))?;
-        let value = get::<Vec<u8>>(row, 1)?;
-        let sum = sums::xattr(ino, name.as_bytes(), &value, CommitNo(unsigned(row, 2)?));
-        whole(row, 3, sum, || format!("an attribute of inode {}", ino.0))?;
-        Ok((name, value))
-    };
-    rows.iter().map(xattr).collect()
+    rows.iter().map(|row| xattr_row(row, ino, |sum| sum)).collect()
+}
+
+/// An attribute of `ino`, whose sum `kept_as` makes of that of a present one.
+pub(super) fn xattr_row(row: &Row, ino: Ino, kept_as: impl Fn(i64) -> i64) -> Result<(Name, Vec<u8>)> {
+    let name = Name::of_xattr(&get::<Vec<u8>>(row, 0)?).map_err(|_| bad("an attribute without a name"))?;
+    let value = get::<Vec<u8>>(row, 1)?;
+    let sum = kept_as(sums::xattr(ino, name.as_bytes(), &value, CommitNo(unsigned(row, 2)?)));
+    whole(row, 3, sum, || format!("an attribute of inode {}", ino.0))?;
+    Ok((name, value))
 }
 
 pub(super) fn orphans(connection: &mut Connection) -> Result<Vec<Ino>> {
@@ -415,18 +427,19 @@ pub(super) fn orphans(connection: &mut Connection) -> Result<Vec<Ino>> {
 
 pub(super) fn commits(connection: &mut Connection, from: CommitNo, limit: usize) -> Result<Vec<CommitRow>> {
     let rows = connection.query(WHAT, sql::COMMITS, vec![Box::new(int(from.0)), Box::new(int(limit as u64))])?;
-    let exact = |row: &Row, column| {
+    rows.iter().map(commit_row).collect()
+}
+
+/// A row of [`sql::COMMITS`].
+pub(super) fn commit_row(row: &Row) -> Result<CommitRow> {
+    let exact = |column| {
         let bytes = get::<Option<Vec<u8>>>(row, column)?;
         bytes.map(|bytes| bytes.try_into().map_err(|_| bad("a digest that is not of 32 bytes"))).transpose()
     };
-    let commit = |row: &Row| {
-        let (number, op) = (CommitNo(unsigned(row, 0)?), OpNo(unsigned(row, 2)?));
-        let (root, previous) = (exact(row, 3)?, exact(row, 4)?);
-        let commit = CommitRow { number, time: Timestamp(get(row, 1)?), op, root, previous };
-        whole(row, 5, sums::commit(&commit), || format!("the row of commit {}", number.0))?;
-        Ok(commit)
-    };
-    rows.iter().map(commit).collect()
+    let (number, op) = (CommitNo(unsigned(row, 0)?), OpNo(unsigned(row, 2)?));
+    let commit = CommitRow { number, time: Timestamp(get(row, 1)?), op, root: exact(3)?, previous: exact(4)? };
+    whole(row, 5, sums::commit(&commit), || format!("the row of commit {}", number.0))?;
+    Ok(commit)
 }
 
 /// The row of commit `number`, the last one; none if it is damaged.

@@ -6,12 +6,14 @@ use super::settings::is_durable;
 
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:expr;)*) => {
-        $($(#[$doc])* pub(super) const $name: &str = $text;)*
+        $($(#[$doc])* pub(in crate::postgres) const $name: &str = $text;)*
 
         #[cfg(test)]
         pub(super) const ALL: &[(&str, &str)] = &[$((stringify!($name), $text)),*];
     };
 }
+
+pub(super) mod history;
 
 /// The volume's row, if the volume is $7, has commit $8, and has the record of operations $9 to
 /// $10, or a commit that contains them. No record was put before if $9 is null.
@@ -294,7 +296,7 @@ statements! {
 
 #[cfg(test)]
 mod tests {
-    use super::ALL;
+    use super::{ALL, history};
     use crate::postgres::own;
     use crate::postgres::schema::statements;
     use crate::row::Ino;
@@ -342,7 +344,7 @@ mod tests {
         let own = [own::make_text, own::copy, own::bytes, own::take_over, own::take_back, own::forget, own::drop_text]
             .map(|of| of(Ino(16)));
         let own = own.iter().map(|text| ("a file's own table", text.as_str()));
-        for (name, text) in ALL.iter().copied().chain(tables).chain(own) {
+        for (name, text) in ALL.iter().chain(history::ALL).copied().chain(tables).chain(own) {
             let text = text.to_lowercase();
             for lacking in LACKING {
                 assert!(!text.contains(lacking), "{name} needs '{lacking}', which some engines lack");
@@ -356,9 +358,11 @@ mod tests {
         ("convert.rs", include_str!("convert.rs")),
         ("digests.rs", include_str!("digests.rs")),
         ("intents.rs", include_str!("intents.rs")),
+        ("keep.rs", include_str!("keep.rs")),
         ("lease.rs", include_str!("lease.rs")),
         ("open.rs", include_str!("open.rs")),
         ("own.rs", include_str!("own.rs")),
+        ("past.rs", include_str!("past.rs")),
         ("prefetch.rs", include_str!("prefetch.rs")),
         ("read.rs", include_str!("read.rs")),
         ("repair.rs", include_str!("repair.rs")),
@@ -368,6 +372,8 @@ mod tests {
         ("transaction/blocks.rs", include_str!("transaction/blocks.rs")),
         ("transaction/digests.rs", include_str!("transaction/digests.rs")),
         ("transaction/doubt.rs", include_str!("transaction/doubt.rs")),
+        ("transaction/forget.rs", include_str!("transaction/forget.rs")),
+        ("transaction/history.rs", include_str!("transaction/history.rs")),
         ("transaction/own_tables.rs", include_str!("transaction/own_tables.rs")),
         ("transaction/references.rs", include_str!("transaction/references.rs")),
         ("transaction/rows.rs", include_str!("transaction/rows.rs")),

@@ -13,18 +13,22 @@
 //! | `own_tables` | files' own tables, and those that get empty |
 //! | `digests` | digests that follow from the batch |
 //! | `rows` | all rows, their order, and the end |
+//! | `history` | what is kept of the past, and changes of that |
+//! | `forget` | versions that no kept commit sees |
 //! | `doubt` | an end of which nobody heard |
 
 mod begin;
 mod blocks;
 mod digests;
 mod doubt;
+mod forget;
+mod history;
 mod own_tables;
 mod references;
 mod rows;
 mod writer;
 
-pub(super) use writer::Writer;
+pub(super) use writer::{Found, Writer};
 
 use super::PostgresStore;
 use super::sending::{Sending, Table};
@@ -84,7 +88,8 @@ impl Transaction for PostgresTransaction<'_> {
             // What it would have removed may still be there.
             self.store.has_intents.store(true, Ordering::Relaxed);
         }
-        let Committed { commit, known, empty } = written.map_err(|error| self.writer.interrupted(error))?;
+        let Committed { commit, known, empty, keeps_history } =
+            written.map_err(|error| self.writer.interrupted(error))?;
         {
             let mut header = self.store.header.lock();
             header.commit = batch.commit;
@@ -93,6 +98,7 @@ impl Transaction for PostgresTransaction<'_> {
         let touched = std::mem::take(&mut self.touched);
         let writer = &mut *self.writer;
         writer.known = known;
+        writer.keeps_history = keeps_history;
         writer.last = Some(commit);
         writer.fresh = Ino(batch.counters.next_id);
         writer.keep_tables(touched, empty);

@@ -2,15 +2,16 @@
 //! rows, or much content, as several.
 
 use super::connection::{Call, Parameter};
-
+use super::keep::{entry_columns, new_entries};
 use super::read::{self, int};
-use super::statements as sql;
+use super::statements::{self as sql, history};
 use crate::batch::{Batch, NameChange, XattrChange};
 use crate::error::Result;
 use crate::overlay::Changes;
 use crate::references::References;
 use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
 use crate::sums;
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use tokio_postgres::Row;
@@ -49,7 +50,8 @@ impl BlockRow {
     }
 }
 
-fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Parameter
+/// A column of `rows`, as a parameter.
+pub(super) fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Parameter
 where
     Vec<V>: tokio_postgres::types::ToSql + Sync + Send + 'static,
 {
@@ -62,7 +64,7 @@ const SENT_MAX: usize = 4 << 20;
 
 /// Bytes that a row takes in the parameters of a statement and in its message, beside what it holds
 /// of any length: about 16 for a number, 64 for bytes.
-const ROW_BYTES: usize = 256;
+pub(super) const ROW_BYTES: usize = 256;
 
 /// Statements of a commit on their way: before they are too much for once, those so far go out.
 pub(super) struct Outgoing<S> {
@@ -78,7 +80,7 @@ impl<S: FnMut(&[Call]) -> Result<()>> Outgoing<S> {
     }
 
     /// Adds a call of so many bytes.
-    fn add(&mut self, call: Call, bytes: usize) -> Result<()> {
+    pub(super) fn add(&mut self, call: Call, bytes: usize) -> Result<()> {
         if self.bytes + bytes > SENT_MAX && !self.calls.is_empty() {
             (self.send)(&std::mem::take(&mut self.calls))?;
             self.bytes = 0;
@@ -90,7 +92,12 @@ impl<S: FnMut(&[Call]) -> Result<()>> Outgoing<S> {
 
     /// Adds the calls that `call` makes of `rows`, in as many parts as they take; `content` returns
     /// the bytes of variable length in a row.
-    fn add_rows<T>(&mut self, rows: &[T], content: impl Fn(&T) -> usize, call: impl Fn(&[T]) -> Call) -> Result<()> {
+    pub(super) fn add_rows<T>(
+        &mut self,
+        rows: &[T],
+        content: impl Fn(&T) -> usize,
+        call: impl Fn(&[T]) -> Call,
+    ) -> Result<()> {
         parts(rows, |row| ROW_BYTES + content(row))
             .into_iter()
             .try_for_each(|(part, bytes)| self.add(call(part), bytes))
@@ -120,9 +127,12 @@ fn parts<T>(mut rows: &[T], content: impl Fn(&T) -> usize) -> Vec<(&[T], usize)>
     parts
 }
 
-/// Puts inodes, with their digests.
-pub(super) fn put_inodes(rows: &[(&InodeRow, Option<Digest>)], commit: u64) -> Call {
-    let number = |value: fn(&InodeRow) -> i64| column(rows, move |(row, _)| value(row));
+/// An inode, its digest, and the commit that last changed anything of it but its access time.
+pub(super) type PutInode<'a> = (&'a InodeRow, Option<Digest>, CommitNo);
+
+/// Puts inodes.
+pub(super) fn put_inodes(rows: &[PutInode<'_>]) -> Call {
+    let number = |value: fn(&InodeRow) -> i64| column(rows, move |(row, ..)| value(row));
     Call::new(
         sql::PUT_INODES,
         vec![
@@ -141,11 +151,11 @@ pub(super) fn put_inodes(rows: &[(&InodeRow, Option<Digest>)], commit: u64) -> C
             number(|row| row.btime.0),
             number(|row| int(row.parent.0)),
             number(|row| i64::from(row.xattrs)),
-            column(rows, |_| int(commit)),
-            column(rows, |(row, digest)| sums::inode(row, CommitNo(commit), digest.as_ref())),
-            column(rows, |(_, digest)| digest.map(|digest| digest.to_vec())),
-            column(rows, |(row, digest)| sums::digest(row.ino, digest.as_ref())),
-            column(rows, |(row, _)| row.inline.as_deref().map(<[u8]>::to_vec)),
+            column(rows, |(.., since)| int(since.0)),
+            column(rows, |(row, digest, since)| sums::inode(row, *since, digest.as_ref())),
+            column(rows, |(_, digest, _)| digest.map(|digest| digest.to_vec())),
+            column(rows, |(row, digest, _)| sums::digest(row.ino, digest.as_ref())),
+            column(rows, |(row, ..)| row.inline.as_deref().map(<[u8]>::to_vec)),
         ],
     )
 }
@@ -168,22 +178,32 @@ pub(super) fn put_blocks(rows: &[BlockRow]) -> Call {
 }
 
 /// Puts the inodes, the attributes and the `blocks` of a batch, with what `changes` says of
-/// digests.
+/// digests. The rows of `same` are of the commits that it says.
 pub(super) fn contents<S: FnMut(&[Call]) -> Result<()>>(
     batch: &Batch,
     changes: &Changes,
-    blocks: &[BlockRow],
+    (blocks, same): (&[BlockRow], &FxHashMap<Ino, CommitNo>),
     out: &mut Outgoing<S>,
 ) -> Result<()> {
-    let digest = |ino: Ino| changes.inodes.get(&ino).copied().flatten().and_then(|inode| inode.digest);
-    let mut inodes = batch.put_inodes().map(|row| (row, digest(row.ino))).collect::<Vec<_>>();
-    inodes.sort_unstable_by_key(|(row, _)| row.ino);
-    let inline = |(row, _): &(&InodeRow, _)| row.inline.as_ref().map_or(0, |content| content.len());
-    out.add_rows(&inodes, inline, |part| put_inodes(part, batch.commit.0))?;
+    let since = |ino| same.get(&ino).copied().unwrap_or(batch.commit);
+    let inodes = batch.put_inodes().map(|row| (row, changes.digest(row.ino), since(row.ino)));
+    let mut inodes = inodes.collect::<Vec<_>>();
+    inodes.sort_unstable_by_key(|(row, ..)| row.ino);
+    let inline = |(row, ..): &PutInode<'_>| row.inline.as_ref().map_or(0, |content| content.len());
+    out.add_rows(&inodes, inline, put_inodes)?;
     let xattrs = batch.xattrs.iter().filter(|change| change.value.is_some()).collect::<Vec<_>>();
     let value = |change: &&XattrChange| change.value.as_ref().map_or(0, Vec::len);
     out.add_rows(&xattrs, value, |part| put_xattrs(part, batch.commit.0))?;
     out.add_rows(blocks, |row| row.bytes.as_ref().map_or(0, Rope::len), put_blocks)
+}
+
+/// The end of entries whose versions are kept, if they are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Entries {
+    /// All that are put are written.
+    Written,
+    /// Those that are put as they are stay.
+    Kept,
 }
 
 /// The rest of `batch`.
@@ -191,12 +211,12 @@ pub(super) fn rows<S: FnMut(&[Call]) -> Result<()>>(
     batch: &Batch,
     changes: &Changes,
     extents: &Extents<'_>,
-    fresh: Ino,
+    (fresh, entries): (Ino, Entries),
     out: &mut Outgoing<S>,
 ) -> Result<()> {
     extents.calls(batch, out)?;
     removed_inodes(batch, fresh, out)?;
-    names(batch, changes, fresh, out)?;
+    names(batch, changes, (fresh, entries), out)?;
     digests(changes, out)?;
     removed_xattrs(batch, out)
 }
@@ -230,7 +250,7 @@ impl Extents<'_> {
 }
 
 /// Content of a row that has none.
-fn none<T>(_: &T) -> usize {
+pub(super) fn none<T>(_: &T) -> usize {
     0
 }
 
@@ -275,34 +295,35 @@ type Put<'a> = (&'a NameRow, Option<Digest>);
 fn names<S: FnMut(&[Call]) -> Result<()>>(
     batch: &Batch,
     changes: &Changes,
-    fresh: Ino,
+    (fresh, entries): (Ino, Entries),
     out: &mut Outgoing<S>,
 ) -> Result<()> {
-    let (mut removed, mut put) = (Vec::new(), Vec::<Put<'_>>::new());
-    for change in &batch.names {
-        let (parent, name) = match change {
-            NameChange::Put(row) => (row.parent, &row.name),
-            NameChange::Remove { parent, name } => (*parent, name),
-        };
-        // Positions pass from one name to another: all rows go before any comes.
-        if parent < fresh {
-            removed.push((parent, name));
+    let put = batch.names.iter().filter_map(|change| match change {
+        NameChange::Put(row) => Some(row),
+        NameChange::Remove { .. } => None,
+    });
+    let hash = |row: &NameRow| {
+        let new = changes.names.get(&row.parent).and_then(|names| names.get(row.name.as_bytes()).copied().flatten());
+        new.and_then(|new| new.hash)
+    };
+    let mut put = put.map(|row| (row, hash(row))).collect::<Vec<Put<'_>>>();
+    // Positions pass from one name to another: all rows go before any comes.
+    out.add_rows(&new_entries(batch, fresh), none, |removed| {
+        let mut columns = entry_columns(removed);
+        match entries {
+            Entries::Kept => Call::new(history::REMOVE_OTHER_NAMES, columns),
+            Entries::Written => {
+                columns.truncate(2);
+                Call::new(sql::REMOVE_NAMES, columns)
+            }
         }
-        if let NameChange::Put(row) = change {
-            let new = changes.names.get(&parent).and_then(|names| names.get(name.as_bytes()).copied().flatten());
-            put.push((row, new.and_then(|new| new.hash)));
-        }
-    }
-    out.add_rows(&removed, none, |removed| {
-        let columns =
-            vec![column(removed, |(parent, _)| int(parent.0)), column(removed, |(_, name)| name.as_bytes().to_vec())];
-        Call::new(sql::REMOVE_NAMES, columns)
     })?;
     put.sort_unstable_by(|(one, _), (other, _)| (one.parent, &one.name).cmp(&(other.parent, &other.name)));
-    out.add_rows(&put, none, |put| put_names(put, batch.commit))
+    let statement = if entries == Entries::Kept { history::PUT_OTHER_NAMES } else { sql::PUT_NAMES };
+    out.add_rows(&put, none, |put| put_names(statement, put, batch.commit))
 }
 
-fn put_names(put: &[Put<'_>], commit: CommitNo) -> Call {
+fn put_names(statement: &'static str, put: &[Put<'_>], commit: CommitNo) -> Call {
     let columns = vec![
         column(put, |(row, _)| int(row.parent.0)),
         column(put, |(row, _)| row.name.as_bytes().to_vec()),
@@ -314,7 +335,7 @@ fn put_names(put: &[Put<'_>], commit: CommitNo) -> Call {
         column(put, |(_, hash)| hash.map(|hash| hash.to_vec())),
         column(put, |(row, hash)| sums::entry(row.parent, row.name.as_bytes(), hash.as_ref())),
     ];
-    Call::new(sql::PUT_NAMES, columns)
+    Call::new(statement, columns)
 }
 
 /// Writes digests of rows that are not put for another reason, and the stored data of subtrees.
@@ -424,8 +445,13 @@ fn removed_xattrs<S: FnMut(&[Call]) -> Result<()>>(batch: &Batch, out: &mut Outg
 
 /// Returns the calls that end a commit: counters, and the row of the commit itself if the lease of
 /// this `epoch` still holds. `sum` covers the columns of the volume's row that commits do not
-/// change.
-pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, sum: i64, commits_kept: u64) -> Vec<Call> {
+/// change. All commits up to `forgotten` are forgotten, if that is said.
+pub(super) fn end(
+    batch: &Batch,
+    commit: &CommitRow,
+    (epoch, sum): (i64, i64),
+    forgotten: Option<CommitNo>,
+) -> Vec<Call> {
     let counters = &batch.counters;
     let bytes = |digest: Option<Digest>| -> Parameter { Box::new(digest.map(|digest| digest.to_vec())) };
     let numbers: Vec<Parameter> = vec![
@@ -447,13 +473,13 @@ pub(super) fn end(batch: &Batch, commit: &CommitRow, epoch: i64, sum: i64, commi
         bytes(commit.previous),
         Box::new(sums::commit(commit)),
     ];
-    vec![
+    let forgotten = forgotten.map(|commit| Call::new(sql::FORGET_COMMITS, vec![Box::new(int(commit.0))]));
+    let calls = [
         Call::new(sql::HOLD_LEASE, Vec::new()),
         Call::new(sql::SET_COUNTERS, numbers),
         Call::new(sql::ADD_COMMIT, row),
-        Call::new(sql::FORGET_COMMITS, vec![Box::new(int(batch.commit.0.saturating_sub(commits_kept)))]),
-        Call::new(sql::COMMIT, Vec::new()),
-    ]
+    ];
+    calls.into_iter().chain(forgotten).chain([Call::new(sql::COMMIT, Vec::new())]).collect()
 }
 
 /// Returns the owner and number of a block.

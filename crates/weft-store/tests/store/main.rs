@@ -26,6 +26,7 @@ mod postgres;
 mod postgres_dropped;
 mod postgres_durability;
 mod postgres_exchanged;
+mod postgres_history;
 mod postgres_lease;
 mod postgres_protected;
 mod postgres_rights;

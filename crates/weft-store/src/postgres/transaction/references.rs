@@ -3,6 +3,7 @@
 //!
 //! It knows extents and the rows of blocks, and no other rows.
 
+use super::history::HistoryPlan;
 use super::{PostgresTransaction, WHAT};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
@@ -30,10 +31,14 @@ pub(super) struct Plan {
 }
 
 impl PostgresTransaction<'_> {
-    /// Plans the changes of `batch`, blocks of this transaction included.
-    pub(super) fn plan(&mut self, batch: &Batch) -> Result<Plan> {
+    /// Plans the changes of `batch`, blocks of this transaction included. Versions of extents that
+    /// are kept name the same blocks as before.
+    pub(super) fn plan(&mut self, batch: &Batch, history: &mut HistoryPlan) -> Result<Plan> {
         let extents = ExtentPlan::of(batch, self.writer.fresh, |block| self.home(block))?;
-        let mut found = self.losing(&extents)?;
+        let mut found = std::mem::take(&mut history.found);
+        if !history.keeps {
+            self.losing(&extents, &mut found)?;
+        }
         self.find_others(&mut found)?;
         found.plan(extents)
     }
@@ -46,7 +51,7 @@ impl PostgresTransaction<'_> {
     }
 
     /// Asks for the extents that go, with the rows of the blocks that lie with them.
-    fn losing(&mut self, extents: &ExtentPlan<Home>) -> Result<Found> {
+    fn losing(&mut self, extents: &ExtentPlan<Home>, found: &mut Found) -> Result<()> {
         let ranges = extents.replaced.iter().map(|(ino, range)| {
             Call::new(sql::PLACED, vec![Box::new(int(ino.0)), Box::new(int(range.start)), Box::new(int(range.end))])
         });
@@ -54,10 +59,8 @@ impl PostgresTransaction<'_> {
         let files = extents.removed.chunks(REMOVED_MAX);
         let files = files.map(|inos| Call::new(sql::PLACED_OF, vec![Box::new(of(inos))]));
         let calls = ranges.chain(files).collect::<Vec<_>>();
-        let mut found = Found::default();
         let mut take = |_, rows: Vec<Row>| rows.iter().try_for_each(|row| found.lose(row));
-        self.writer.connection().take_all(WHAT, &calls, &mut take)?;
-        Ok(found)
+        self.writer.connection().take_all(WHAT, &calls, &mut take)
     }
 
     /// Asks for the rows of other files' blocks that lose references.
@@ -78,7 +81,7 @@ impl PostgresTransaction<'_> {
 
 /// Blocks that lose references, as the server has them.
 #[derive(Default)]
-struct Found {
+pub(super) struct Found {
     references: References<Home>,
     /// Whole rows, with the number of references before.
     whole: BTreeMap<Home, i64>,
@@ -92,10 +95,21 @@ struct Found {
 impl Found {
     /// The extent of a row of [`sql::PLACED`], or one like it, goes.
     fn lose(&mut self, row: &Row) -> Result<()> {
+        self.lose_with(row, |sum| sum)
+    }
+
+    /// The same of the version of an extent, which has behind these columns the commit that replaced
+    /// it.
+    pub(super) fn lose_version(&mut self, row: &Row) -> Result<()> {
+        let until = CommitNo(unsigned(row, 12)?);
+        self.lose_with(row, |sum| sums::version(sum, until))
+    }
+
+    fn lose_with(&mut self, row: &Row, kept_as: impl Fn(i64) -> i64) -> Result<()> {
         let home = (Ino(unsigned(row, 2)?), BlockId(unsigned(row, 3)?));
         let extent = (Ino(unsigned(row, 0)?), unsigned(row, 1)?);
         let sum = sums::owned_extent(extent, (home.0, home.1.0), CommitNo(unsigned(row, 4)?));
-        if !read::holds(row, 5, sum) {
+        if !read::holds(row, 5, kept_as(sum)) {
             return Ok(());
         }
         self.references.lose(home);

@@ -4,6 +4,7 @@
 //! blocks first, the row of the commit last, behind the lease.
 
 use super::digests::Digested;
+use super::history::COMMITS_KEPT;
 use super::references::Plan;
 use super::{PostgresTransaction, WHAT};
 use crate::batch::Batch;
@@ -11,17 +12,19 @@ use crate::error::{Error, Result};
 use crate::overlay::Changes;
 use crate::postgres::connection::Call;
 use crate::postgres::digests::Known;
+use crate::postgres::keep::{Age, Keeping, Replaced};
 use crate::postgres::read::int;
 use crate::postgres::statements as sql;
-use crate::postgres::write::{self, BlockRow, Extents, Outgoing};
+use crate::postgres::write::{self, BlockRow, Entries, Extents, Outgoing};
 use crate::postgres::{intents, settings};
-use crate::row::{CommitRow, Ino};
+use crate::row::{CommitNo, CommitRow, Ino, InodeRow};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use weft_digest::Digest;
+use weft_digest::{Digest, Kind};
 
-/// Commits kept in `commits` while history is off.
-const COMMITS_KEPT: u64 = 1024;
+/// Inodes that are put with another access time at most, and the commits that their rows are of.
+type Same = FxHashMap<Ino, CommitNo>;
 
 /// State that a commit leaves for the next one.
 pub(super) struct Committed {
@@ -29,6 +32,7 @@ pub(super) struct Committed {
     pub(super) known: Known,
     /// Owners whose own tables are to be dropped.
     pub(super) empty: BTreeSet<Ino>,
+    pub(super) keeps_history: bool,
 }
 
 impl PostgresTransaction<'_> {
@@ -38,16 +42,45 @@ impl PostgresTransaction<'_> {
             return Err(Error::Bug(format!("commit {} does not follow the last one", batch.commit.0)));
         }
         self.receive()?;
-        let mut plan = self.plan(batch)?;
+        let mut history = self.plan_history(batch)?;
+        let mut plan = self.plan(batch, &mut history)?;
         let (own_calls, empty) = self.own_tables(&plan)?;
         let new_rows = self.new_rows(&mut plan.references)?;
         let Digested { changes, mut known, root } = self.digested(batch)?;
+        let same = if history.keeps { self.same_inodes(batch, &changes, &mut known)? } else { Same::default() };
         let commit = self.commit_row(batch, root);
         self.kept.clear();
-        let calls = self.send_rows(batch, &changes, (&plan, &new_rows), own_calls)?;
-        self.end(batch, calls, &commit)?;
+        let first = own_calls.into_iter().chain(std::mem::take(&mut history.calls)).collect();
+        let calls = self.send_rows(batch, &changes, (&plan, &new_rows), (first, &same, history.keeps))?;
+        self.end(batch, calls, &commit, history.is_on)?;
+        self.learn_ages(batch, &changes, (&same, history.is_on), &mut known);
         known.learn(changes);
-        Ok(Committed { commit, known, empty })
+        Ok(Committed { commit, known, empty, keeps_history: history.is_on })
+    }
+
+    /// Returns the inodes whose rows `batch` puts with another access time at most, with the
+    /// commits that they are of.
+    fn same_inodes(&mut self, batch: &Batch, changes: &Changes, known: &mut Known) -> Result<Same> {
+        let fresh = self.writer.fresh;
+        let put = || batch.put_inodes().filter(|row| row.ino < fresh);
+        let inos = put().map(|row| row.ino).collect::<Vec<_>>();
+        let ages = known.ages(self.writer.connection(), &inos)?;
+        let same = put().filter_map(|row| {
+            let age = ages.get(&row.ino)?;
+            age.is_of(row, changes.digest(row.ino).as_ref()).then_some((row.ino, age.since))
+        });
+        Ok(same.collect())
+    }
+
+    /// Remembers the rows that `batch` puts, where the next commits would ask for no more than that
+    /// they know of them: of directories, and of all inodes where digests ask for none.
+    fn learn_ages(&self, batch: &Batch, changes: &Changes, (same, is_on): (&Same, bool), known: &mut Known) {
+        let keeps = |row: &InodeRow| is_on && (row.kind == Kind::Directory || self.writer.digester.is_none());
+        let age = |row: &InodeRow| {
+            let since = same.get(&row.ino).copied().unwrap_or(batch.commit);
+            (row.ino, keeps(row).then(|| Age::new(row, since, changes.digest(row.ino).as_ref())))
+        };
+        known.learn_ages(batch.put_inodes().map(age).chain(batch.removed().map(|ino| (ino, None))));
     }
 
     /// Returns the row of the commit of `batch`, chained to the one before.
@@ -65,23 +98,30 @@ impl PostgresTransaction<'_> {
         batch: &Batch,
         changes: &Changes,
         (plan, new_rows): (&Plan, &[BlockRow]),
-        first: Vec<Call>,
+        (first, same, keeps): (Vec<Call>, &Same, bool),
     ) -> Result<Vec<Call>> {
         let fresh = self.writer.fresh;
         let connection = self.writer.connection();
         let mut out = Outgoing::new(first, |calls: &[Call]| connection.query_all(WHAT, calls).map(drop));
-        write::contents(batch, changes, new_rows, &mut out)?;
+        if keeps {
+            let replaced = Replaced { batch, changes, extents: &plan.extents, same, fresh };
+            Keeping::new(batch.commit).all(&replaced, &mut out)?;
+        }
+        write::contents(batch, changes, (new_rows, same), &mut out)?;
+        let entries = if keeps { Entries::Kept } else { Entries::Written };
         let Plan { extents, references, dead, .. } = plan;
         let extents = Extents { removed: &extents.replaced, put: &extents.put, references, dead };
-        write::rows(batch, changes, &extents, fresh, &mut out)?;
+        write::rows(batch, changes, &extents, (fresh, entries), &mut out)?;
         Ok(out.rest())
     }
 
-    /// Sends `calls` with those that end the commit.
-    fn end(&mut self, batch: &Batch, mut calls: Vec<Call>, commit: &CommitRow) -> Result<()> {
+    /// Sends `calls` with those that end the commit, and forget old ones while history is off.
+    fn end(&mut self, batch: &Batch, mut calls: Vec<Call>, commit: &CommitRow, keeps_history: bool) -> Result<()> {
         calls.extend(self.log_calls(batch));
         calls.extend(self.fence_calls());
-        calls.extend(write::end(batch, commit, self.writer.epoch, self.writer.sum, COMMITS_KEPT));
+        let forgotten = CommitNo(batch.commit.0.saturating_sub(COMMITS_KEPT));
+        let forgotten = Some(forgotten).filter(|_| !keeps_history);
+        calls.extend(write::end(batch, commit, (self.writer.epoch, self.writer.sum), forgotten));
         let connection = self.writer.connection();
         connection.take_warning();
         match connection.query_all(WHAT, &calls) {

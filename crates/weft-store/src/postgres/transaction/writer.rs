@@ -8,7 +8,7 @@ use crate::postgres::PostgresStore;
 use crate::postgres::connection::Connection;
 use crate::postgres::digests::Known;
 use crate::postgres::own::{self, OwnTables};
-use crate::postgres::read;
+use crate::postgres::{past, read};
 use crate::row::{CommitRow, Ino};
 use crate::store::Header;
 use crate::sums;
@@ -42,20 +42,28 @@ pub(in crate::postgres) struct Writer {
     pub(super) tables: BTreeSet<Ino>,
     /// Files whose own table has nothing left but could not be dropped yet.
     pub(super) dropped: BTreeSet<Ino>,
+    /// True if commits keep the versions of rows that they replace.
+    pub(super) keeps_history: bool,
     /// True once the role's rights were found to be enough.
     pub(super) may_write: bool,
     /// True if `dropped` has files of an earlier holder that were not tried since.
     pub(super) has_leftovers: bool,
 }
 
+/// The state of a volume as it was found.
+pub(in crate::postgres) struct Found {
+    pub(in crate::postgres) last: Option<CommitRow>,
+    pub(in crate::postgres) keeps_history: bool,
+    pub(in crate::postgres) own: OwnTables,
+}
+
 impl Writer {
     pub(in crate::postgres) fn new(
         connection: Connection,
         header: &Header,
-        last: Option<CommitRow>,
         epoch: i64,
         zeros: Arc<ZeroValues>,
-        own: OwnTables,
+        Found { last, keeps_history, own }: Found,
     ) -> Writer {
         Writer {
             connection: Some(connection),
@@ -70,6 +78,7 @@ impl Writer {
             own_table_from: header.options.own_table_from,
             owner_role: None,
             tables: BTreeSet::new(),
+            keeps_history,
             may_write: false,
             has_leftovers: !own.dropped.is_empty(),
             dropped: own.dropped,
@@ -82,6 +91,7 @@ impl Writer {
         store.confirm(self.connection())?;
         let header = read::header(self.connection())?;
         self.last = read::last_commit(self.connection(), header.commit)?;
+        self.keeps_history = past::is_on(self.connection())?;
         self.fresh = Ino(header.counters.next_id);
         self.known = Known::default();
         self.tables.clear();

@@ -1,0 +1,243 @@
+//! Reading the past: each question is one statement, and each row is verified by its sum as those
+//! of the present are.
+
+use super::connection::{Call, Connection, Parameter};
+use super::read::{self, get, int, unsigned};
+use super::statements::history;
+use crate::Name;
+use crate::error::Result;
+use crate::history::fork::forks_at;
+use crate::missing::refuse_xattrs;
+use crate::past::{History, HistoryFor, Pin, PinKind};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::sums;
+use std::ops::Range;
+use tokio_postgres::Row;
+use weft_digest::Digest;
+
+const WHAT: &str = "cannot read the past";
+
+/// Commits that may happen between a look at the number of the last one and a statement that asks
+/// for the versions that they replace.
+const COMMITS_MEANWHILE: u64 = 1 << 16;
+
+/// A moment of the past: a commit, and the forks of the versions that held then.
+pub(super) struct Moment {
+    commit: CommitNo,
+    forks: Vec<i64>,
+}
+
+impl Moment {
+    /// As `commit` left the volume, whose last commit is `last` or a little later one.
+    pub(super) fn new(commit: CommitNo, last: CommitNo) -> Moment {
+        let last = CommitNo(last.0.saturating_add(COMMITS_MEANWHILE));
+        Moment { commit, forks: forks_at(commit, last).into_iter().map(int).collect() }
+    }
+
+    fn number(&self) -> Parameter {
+        Box::new(int(self.commit.0))
+    }
+
+    fn forks(&self) -> Parameter {
+        Box::new(self.forks.clone())
+    }
+}
+
+fn parameter(number: u64) -> Parameter {
+    Box::new(int(number))
+}
+
+/// The commit that replaced a version; none of a row of the present.
+fn until(row: &Row, column: usize) -> Result<Option<CommitNo>> {
+    let until = get::<Option<i64>>(row, column)?;
+    until.map(|_| Ok(CommitNo(unsigned(row, column)?))).transpose()
+}
+
+/// The sum of a row, or of its version.
+fn of_version(sum: i64, until: Option<CommitNo>) -> i64 {
+    until.map_or(sum, |until| sums::version(sum, until))
+}
+
+/// What is kept, by the row of it.
+fn history_row(row: &Row) -> Result<History> {
+    let readers =
+        HistoryFor::named(&get::<String>(row, 1)?).ok_or_else(|| read::bad("readers of the past that are none"))?;
+    let (first, swept) = (CommitNo(unsigned(row, 2)?), CommitNo(unsigned(row, 3)?));
+    let history = History { rule: get(row, 0)?, readers, first, swept };
+    read::whole(row, 4, sums::retention(&history), || "the row that says what is kept of the past".into())?;
+    Ok(history)
+}
+
+fn pin_row(row: &Row) -> Result<Pin> {
+    let kind = PinKind::numbered(get(row, 1)?).ok_or_else(|| read::bad("a pin of no kind"))?;
+    let held_until = get::<Option<i64>>(row, 4)?.map(Timestamp);
+    let commit = CommitNo(unsigned(row, 0)?);
+    let pin = Pin { commit, kind, name: get(row, 2)?, made: Timestamp(get(row, 3)?), held_until };
+    read::whole(row, 5, sums::pin(&pin), || format!("the row of a pin of commit {}", commit.0))?;
+    Ok(pin)
+}
+
+/// What is kept, and the pins of commits in `range`.
+pub(super) fn kept(
+    connection: &mut Connection,
+    (from, to): (CommitNo, CommitNo),
+) -> Result<(Option<History>, Vec<Pin>)> {
+    let pins = Call::new(history::PINS, vec![parameter(from.0), parameter(to.0)]);
+    let mut found = connection.query_all(WHAT, &[Call::new(history::RETENTION, Vec::new()), pins])?.into_iter();
+    let mut next = || found.next().unwrap_or_default();
+    let (retention, pins) = (next(), next());
+    Ok((retention.first().map(history_row).transpose()?, pins.iter().map(pin_row).collect::<Result<_>>()?))
+}
+
+/// What is kept.
+pub(super) fn history(connection: &mut Connection) -> Result<Option<History>> {
+    let rows = connection.query(WHAT, history::RETENTION, Vec::new())?;
+    rows.first().map(history_row).transpose()
+}
+
+/// True if history is on, whatever its row says.
+pub(super) fn is_on(connection: &mut Connection) -> Result<bool> {
+    Ok(!connection.query(WHAT, history::RETENTION, Vec::new())?.is_empty())
+}
+
+/// All pins, by commit.
+pub(super) fn pins(connection: &mut Connection) -> Result<Vec<Pin>> {
+    let rows = connection.query(WHAT, history::PINS, vec![parameter(0), parameter(u64::MAX)])?;
+    rows.iter().map(pin_row).collect()
+}
+
+/// The last commit at or before `time`.
+pub(super) fn commit_at(connection: &mut Connection, time: Timestamp) -> Result<Option<CommitRow>> {
+    let rows = connection.query(WHAT, history::COMMIT_AT, vec![Box::new(time.0)])?;
+    rows.first().map(read::commit_row).transpose()
+}
+
+/// A row of [`history::INODES_AT`] or [`history::VERSIONS`].
+fn version_row(row: &Row) -> Result<(InodeRow, CommitNo, Option<CommitNo>)> {
+    let inode = read::unverified_inode_row(row)?;
+    let (since, until) = (CommitNo(unsigned(row, 16)?), until(row, 18)?);
+    let sum = of_version(sums::inode(&inode, since, None), until);
+    read::whole(row, 17, sum, || format!("the row of inode {}", inode.ino.0))?;
+    Ok((inode, since, until))
+}
+
+/// Inodes as of `moment`, from `from` on.
+pub(super) fn inodes(
+    connection: &mut Connection,
+    moment: &Moment,
+    from: Ino,
+    limit: usize,
+) -> Result<Vec<(InodeRow, CommitNo)>> {
+    if i64::try_from(from.0).is_err() || limit == 0 {
+        return Ok(Vec::new());
+    }
+    // One is mostly looked for by its number. Its index finds it without a look at all after it.
+    if limit == 1 {
+        let rows = connection.query(WHAT, history::INODE_AT, vec![parameter(from.0), moment.number()])?;
+        if let Some(row) = rows.first() {
+            return version_row(row).map(|(inode, since, _)| vec![(inode, since)]);
+        }
+    }
+    let parameters = vec![parameter(from.0), moment.number(), parameter(limit as u64)];
+    let rows = connection.query(WHAT, history::INODES_AT, parameters)?;
+    let mut inodes = Vec::with_capacity(rows.len());
+    for row in &rows {
+        match version_row(row) {
+            Ok((inode, since, _)) => inodes.push((inode, since)),
+            // As of the present (`read::inodes`).
+            Err(_) if !inodes.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(inodes)
+}
+
+/// Versions of `ino` that were replaced at or before `until`, newest first.
+pub(super) fn versions(
+    connection: &mut Connection,
+    ino: Ino,
+    until: CommitNo,
+    limit: usize,
+) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
+    let parameters = vec![parameter(ino.0), parameter(until.0), parameter(limit as u64)];
+    let rows = connection.query(WHAT, history::VERSIONS, parameters)?;
+    let version = |row| {
+        let (inode, since, until) = version_row(row)?;
+        Ok((inode, since..until.unwrap_or_default()))
+    };
+    rows.iter().map(version).collect()
+}
+
+fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
+    let until = until(row, 6)?;
+    read::name_row_with(row, parent, |sum| of_version(sum, until))
+}
+
+/// The entry `name` of `parent`.
+pub(super) fn name(connection: &mut Connection, moment: &Moment, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+    let name = Box::new(name.as_bytes().to_vec());
+    let rows =
+        connection.query(WHAT, history::NAME_AT, vec![parameter(parent.0), name, moment.number(), moment.forks()])?;
+    rows.first().map(|row| name_row(row, parent)).transpose()
+}
+
+/// Entries of `parent` behind position `after`.
+pub(super) fn names(
+    connection: &mut Connection,
+    moment: &Moment,
+    (parent, after): (Ino, Cookie),
+    limit: usize,
+) -> Result<Vec<NameRow>> {
+    let place = [parent.0, after.0].map(parameter);
+    let parameters = place.into_iter().chain([moment.number(), moment.forks(), parameter(limit as u64)]).collect();
+    let rows = connection.query(WHAT, history::NAMES_AT, parameters)?;
+    rows.iter().map(|row| name_row(row, parent)).collect()
+}
+
+/// Extents of `ino` in `range`.
+pub(super) fn extents(
+    connection: &mut Connection,
+    moment: &Moment,
+    ino: Ino,
+    range: &Range<u64>,
+) -> Result<Vec<(u64, BlockRef)>> {
+    let statement = if connection.lies_apart { history::EXTENTS_AT_APART } else { history::EXTENTS_AT };
+    let place = [ino.0, range.start, range.end].map(parameter);
+    let parameters = place.into_iter().chain([moment.number(), moment.forks()]).collect();
+    let rows = connection.query(WHAT, statement, parameters)?;
+    // A kept commit needs them, so no commit removes them meanwhile.
+    let others = read::others(connection, &rows, &[])?;
+    let extent = |row| {
+        let until = until(row, 12)?;
+        read::extent_with(row, &others, |sum| of_version(sum, until))
+    };
+    rows.iter().map(extent).collect()
+}
+
+/// Extended attributes of `ino`.
+pub(super) fn xattrs(connection: &mut Connection, moment: &Moment, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+    let parameters = vec![parameter(ino.0), moment.number(), moment.forks()];
+    let mut rows = connection.query(WHAT, history::XATTRS_AT, parameters)?;
+    // It comes last; an inode that was not there has none.
+    if let Some(count) = rows.pop_if(|row| row.try_get::<_, Option<&[u8]>>(0).is_ok_and(|name| name.is_none())) {
+        refuse_xattrs(ino, rows.len() as u64, unsigned(&count, 2)?)?;
+    }
+    let xattr = |row: &Row| {
+        let until = until(row, 4)?;
+        read::xattr_row(row, ino, |sum| of_version(sum, until))
+    };
+    rows.iter().map(xattr).collect()
+}
+
+/// The digest of `ino`.
+pub(super) fn digest(connection: &mut Connection, moment: &Moment, ino: Ino) -> Result<Option<Digest>> {
+    let rows = connection.query(WHAT, history::DIGEST_AT, vec![parameter(ino.0), moment.number()])?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let Some(until) = until(row, 3)? else { return read::digest_and_sum(row, 0, ino) };
+    let since = CommitNo(unsigned(row, 2)?);
+    if since > moment.commit {
+        return Ok(None);
+    }
+    let sum = |digest: &Digest| sums::content(sums::digest(ino, Some(digest)), since, until);
+    Ok(read::digest(row, 0)?.filter(|digest| read::holds(row, 1, sum(digest))))
+}
