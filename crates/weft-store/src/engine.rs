@@ -34,8 +34,8 @@ pub trait Engine {
         self.open(options)
     }
 
-    /// Opens the volume to read what it has committed, beside whoever holds it. What is asked of the
-    /// present may be of different commits.
+    /// Opens the volume to read what it has committed, beside whoever holds it. Two reads of the
+    /// present may be of two commits.
     fn open_beside(&self, options: OpenOptions) -> Result<Opened> {
         self.open_to_read(options)
     }

@@ -37,6 +37,7 @@ mod names;
 mod network;
 mod open;
 mod proof;
+mod put;
 mod read;
 mod readers;
 mod reclaim;

@@ -146,7 +146,7 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
         .map_err(sqlite)?;
     let root = crate::InodeRow::new_root(owner.0, owner.1, time);
     let digest = options.digests.then(|| weft_digest::directory([]));
-    super::apply::put_inode(&connection, CommitNo(1), &root, digest.as_ref())?;
+    super::put::put_inode(&connection, CommitNo(1), &root, digest.as_ref())?;
     let first = (time.0, digest.as_ref().map(|digest| &digest[..]));
     let commit = "INSERT INTO commits (number, time, op, root_digest) VALUES (1, ?1, 0, ?2)";
     connection.execute(commit, first).map_err(sqlite)?;

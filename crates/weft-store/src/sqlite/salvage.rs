@@ -20,13 +20,13 @@ mod rows;
 mod spare;
 mod undigested;
 
-use super::apply::{put_inode, put_name};
 use super::check::{check, give_up_attributes};
 use super::digests::Rows;
 use super::layout::{INTENTS, Layout, beside, remove_file};
 use super::making::Making;
 use super::medium;
 use super::open::{connect, create, hold, remove};
+use super::put::{put_inode, put_name};
 use super::read::{sql, unsigned};
 use super::scan::Scan;
 use super::segments::{Segments, Tail};

@@ -3,7 +3,7 @@
 use super::{Checker, failed};
 use crate::error::Result;
 use crate::row::{CommitNo, Cookie, Ino, InodeRow, NameRow, Timestamp};
-use crate::sqlite::apply::{put_inode, put_name};
+use crate::sqlite::put::{put_inode, put_name};
 use crate::sqlite::read::{self, sql};
 use crate::store::Header;
 use crate::{Error, Name};
