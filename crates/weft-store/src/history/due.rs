@@ -91,3 +91,6 @@ fn dense(store: &dyn Store, rule: &Rule, history: &History, now: Timestamp) -> R
     let commits = store.commits(history.first, usize::try_from(count).expect("few"))?;
     Ok(commits.into_iter().filter(|row| row.number <= end).map(|row| (row.number, row.time)).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use super::*;
+use crate::batch::Batch;
+use crate::memory::MemoryStore;
+use crate::past::{HistoryFor, PastStore};
+use crate::store::{CommitStore, Durability, RowStore, VolumeOptions};
+use proptest::prelude::*;
+
+const SECOND: i64 = 1_000_000_000;
+
+fn commit(store: &MemoryStore, time: i64, history: Vec<HistoryChange>) {
+    let header = store.header().expect("readable");
+    let (commit, counters) = (header.commit.next(), header.counters);
+    let batch = Batch { commit, time: Timestamp(time * SECOND), counters, history, ..Batch::default() };
+    store.apply(&batch, Durability::Durable).expect("applied");
+}
+
+fn volume(rule: &str) -> MemoryStore {
+    let store = MemoryStore::new(VolumeOptions::default());
+    commit(&store, 0, vec![HistoryChange::Keep(rule.into(), HistoryFor::All)]);
+    store
+}
+
+fn kept(store: &MemoryStore) -> Vec<CommitNo> {
+    let last = store.header().expect("readable").commit.0;
+    (1..=last).map(CommitNo).filter(|commit| store.is_kept(*commit).expect("readable")).collect()
+}
+
+/// Makes what is due at `time`, in as many commits as it takes.
+fn make_due(store: &MemoryStore, time: i64) {
+    for round in 0.. {
+        let changes = due(store, Timestamp(time * SECOND)).expect("readable");
+        if changes.is_empty() {
+            return;
+        }
+        assert!(round < 100, "it never ends: {changes:?}");
+        commit(store, time, changes);
+    }
+}
+
+#[test]
+fn nothing_is_due_where_no_history_is_kept() {
+    let store = MemoryStore::new(VolumeOptions::default());
+    assert_eq!(due(&store, Timestamp(i64::MAX)).expect("readable"), []);
+    assert_eq!(yielding(&store).expect("readable"), []);
+}
+
+#[test]
+fn a_rule_of_a_later_program_keeps_all() {
+    let store = volume("some of it, as it likes");
+    (1..10).for_each(|time| commit(&store, time, Vec::new()));
+    assert_eq!(due(&store, Timestamp(i64::MAX)).expect("readable"), []);
+}
+
+#[test]
+fn all_that_no_user_asked_for_yields_the_oldest_first() {
+    let store = volume("all 10s, minutely 10m");
+    for time in 1..=300 {
+        commit(&store, time, Vec::new());
+    }
+    make_due(&store, 300);
+    let snapshot = Pin {
+        commit: store.history().expect("readable").expect("on").first,
+        kind: PinKind::Snapshot,
+        name: b"kept".to_vec(),
+        made: Timestamp(0),
+        held_until: None,
+    };
+    commit(&store, 301, vec![HistoryChange::Pin(snapshot.clone())]);
+    let mut before = kept(&store);
+    assert!(before.len() > 10);
+    for round in 0.. {
+        let changes = yielding(&store).expect("readable");
+        if changes.is_empty() {
+            break;
+        }
+        assert!(round < 100, "it never ends");
+        commit(&store, 302, changes);
+        let mut now = kept(&store);
+        now.retain(|commit| *commit <= *before.last().expect("some"));
+        let is_gone = |commit: &&CommitNo| !now.contains(commit) && **commit != snapshot.commit;
+        let gone = before.iter().filter(is_gone).max().copied();
+        let left = now.iter().find(|commit| **commit != snapshot.commit).copied();
+        assert!(gone < left || left.is_none(), "{gone:?} went before {left:?}");
+        before = kept(&store);
+    }
+    let last = store.header().expect("readable").commit;
+    let left = kept(&store);
+    assert!(left.iter().all(|commit| *commit == snapshot.commit || last.0 - commit.0 <= 1), "{left:?} of {last:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+    /// Made often or seldom, what is due comes to the same as time passes.
+    #[test]
+    fn what_is_due_is_what_the_rule_says(
+        gaps in prop::collection::vec(0..40i64, 1..60),
+        looks in prop::collection::vec(any::<bool>(), 60),
+        later in 0..900i64,
+    ) {
+        let rule = "all 30s, minutely 5m";
+        let store = volume(rule);
+        let mut made = vec![(CommitNo(2), Timestamp(0))];
+        let mut time = 0;
+        for (gap, looks) in gaps.iter().zip(looks) {
+            time += gap;
+            commit(&store, time, Vec::new());
+            made.push((store.header().expect("readable").commit, Timestamp(time * SECOND)));
+            if looks {
+                let changes = due(&store, Timestamp(time * SECOND)).expect("readable");
+                if !changes.is_empty() {
+                    commit(&store, time, changes);
+                    made.push((store.header().expect("readable").commit, Timestamp(time * SECOND)));
+                }
+            }
+        }
+        let now = time + later;
+        make_due(&store, now);
+        let last = store.header().expect("readable").commit;
+        // Commits that only change what is kept come too late to be thinned out by the same look.
+        let made_by = |commit: &CommitNo| made.iter().any(|(number, _)| number == commit);
+        let found = kept(&store).into_iter().filter(made_by).collect::<Vec<_>>();
+        let stays = thin(&rule.parse().expect("a rule"), Timestamp(now * SECOND), &made, made.last().expect("one").0);
+        let expected = made.iter().map(|(number, _)| *number)
+            .filter(|number| *number >= stays.first || stays.points.contains(number));
+        let expected = expected.collect::<Vec<_>>();
+        // The last one of all is the state that held since, whatever made it.
+        let is_like = found == expected || found.len() + 1 == expected.len() && last > *expected.last().expect("one");
+        prop_assert!(is_like, "{:?} instead of {:?}", found, expected);
+    }
+}
