@@ -14,6 +14,9 @@ const COMMITS_MAX: u64 = 10_000;
 /// Rows of versions that one pass removes, at most.
 const ROWS_MAX: usize = 5_000;
 
+/// Commits before the last one that do not yield: each time that others do is a commit itself.
+const LAST_KEPT: u64 = 2;
+
 /// Returns the changes by which `store` keeps what its rule says at `now`: as much of them as one
 /// commit should make. None if there is nothing to do.
 pub fn due(store: &dyn Store, now: Timestamp) -> Result<Vec<HistoryChange>> {
@@ -37,8 +40,8 @@ pub fn yielding(store: &dyn Store) -> Result<Vec<HistoryChange>> {
     let points = store.pins()?.into_iter().filter(|pin| pin.kind == PinKind::Point).collect::<Vec<_>>();
     let last = store.header()?.commit;
     let mut changes = points.iter().take(points.len().div_ceil(2)).map(unpin).collect::<Vec<_>>();
-    if changes.is_empty() && history.first < last {
-        // Half of what is left, so that a few passes yield all.
+    if changes.is_empty() && history.first.0 + LAST_KEPT < last.0 {
+        // Half of what is left, so that a few passes yield all but what they themselves commit.
         let step = (last.0 - history.first.0).div_ceil(2);
         changes.push(HistoryChange::First(CommitNo(history.first.0 + step)));
     }
