@@ -155,9 +155,9 @@ pub enum Command {
     Log(Log),
     /// Tell what a volume keeps of its past, or set the rule by which it keeps it
     ///
-    /// The volume must not be mounted. Its commits are read with --at, by 'weft mount', 'weft
-    /// serve', 'weft export', 'weft digest' and 'weft prove'. Exit code 0: it was told, or set. 1:
-    /// it could not be. 2: wrong usage.
+    /// Commits of the past are read with --at, by 'weft mount', 'weft serve', 'weft export', 'weft
+    /// digest' and 'weft prove', also while the volume is mounted. Exit code 0: it was told, or
+    /// set. 1: it could not be. 2: wrong usage.
     #[command(after_long_help = examples::HISTORY)]
     History(History),
     /// Make a pair of keys to sign with; they are minisign's
@@ -334,7 +334,8 @@ pub struct Digest {
     /// Read all content, also where digests are kept
     #[arg(long)]
     pub read: bool,
-    /// The volume as it was at this moment, as of 'weft mount'; with VOLUME:PATH
+    /// The volume as it was at this moment, as of 'weft mount'; with VOLUME:PATH, and also while it
+    /// is mounted
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true, conflicts_with = "tree")]
     pub at: Option<Moment>,
     /// Print JSON
@@ -503,7 +504,8 @@ pub struct Open {
     /// Show the volume as it was at this moment, read-only: a commit (@1234), a time in UTC
     /// (2026-11-28, 2026-11-28T12:30:00, with +01:00 of that offset), a time ago (-5m, -2h30m, -3d,
     /// -1w, yesterday), now, or the name of a snapshot. Of a time it is the last commit kept at or
-    /// before it ('weft history'); changes that wait in the intent log are not shown
+    /// before it ('weft history'); changes that wait in the intent log are not shown. The volume may
+    /// be mounted meanwhile, except one in PostgreSQL
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub at: Option<Moment>,
     /// If a log of a volume that was not unmounted cleanly is missing, damaged, or of another

@@ -28,7 +28,7 @@ impl ControlSocket {
                 engine: opened.location.engine().name(),
                 place,
                 read_only: opened.read_only,
-                as_of: opened.as_of.map(|commit| commit.time),
+                as_of: opened.as_of.map(|as_of| as_of.made),
                 vfs: Arc::downgrade(&opened.vfs),
                 counters: Box::new(counters),
             };

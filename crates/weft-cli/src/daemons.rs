@@ -62,7 +62,11 @@ pub fn of(named: &Path) -> Result<Option<Running>> {
         None => {
             let location = Location::parse(named)?;
             let (volume, server) = (named::volume(&location), named::server(&location));
-            find(|status| status["volume"] == *volume && status["server"].as_str() == server.as_deref())
+            // Those that show the past are named by their places alone.
+            let is_present = |status: &Value| status["as_of"].is_null();
+            find(|status| {
+                status["volume"] == *volume && status["server"].as_str() == server.as_deref() && is_present(status)
+            })
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use weft_links::LinkOptions;
 use weft_store::log::{IntentLog, needs_log};
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner, replaceable};
-use weft_store::{At, CommitRow, Cookie, ErrorKind, Ino, Location, Moment, OpenOptions, Store};
+use weft_store::{At, CommitNo, Cookie, ErrorKind, Ino, Location, Moment, OpenOptions, Store, Timestamp};
 use weft_vfs::{Clock, Options, SystemClock, Vfs};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
@@ -45,7 +45,14 @@ pub struct Opened {
     pub location: Location,
     pub read_only: bool,
     /// The commit as of which it is read, if not the last.
-    pub as_of: Option<CommitRow>,
+    pub as_of: Option<AsOf>,
+}
+
+/// A commit of the past.
+#[derive(Clone, Copy)]
+pub struct AsOf {
+    pub commit: CommitNo,
+    pub made: Timestamp,
 }
 
 impl Opened {
@@ -98,6 +105,8 @@ impl Opened {
         }
         let read_only = options.read_only;
         let file = match &volume.layout {
+            // Operations that wait in the log are later than any commit.
+            _ if at.is_some() => None,
             // A reader makes no log, but must see the operations in it.
             Some(layout) if read_only => {
                 let _rights = layout.rights()?;
@@ -107,10 +116,8 @@ impl Opened {
             None => None,
         };
         let file = file.map(|file| file.with(loss));
-        let log = volume.log.or(file.map(Into::into));
+        let log = volume.log.filter(|_| at.is_none()).or(file.map(Into::into));
         let (store, as_of) = as_of(volume.store, at.as_ref()).with_context(context)?;
-        // Operations that wait in the log are later than any commit.
-        let log = log.filter(|_| as_of.is_none());
         let vfs = weft_links::open(store.clone(), log, options, links, Arc::new(SystemClock));
         let vfs = vfs.with_context(context)?;
         refuse_unreadable_root(&*store).with_context(context)?;
@@ -134,9 +141,8 @@ impl Opened {
 
     /// Logs the commit as of which it is shown, if that is not the last.
     pub fn say_as_of(&self) {
-        if let Some(commit) = &self.as_of {
-            let (number, made) = (commit.number.0, shown::time(commit.time));
-            tracing::info!("{} is shown as of commit {number}, made at {made}", self.location);
+        if let Some(AsOf { commit, made }) = self.as_of {
+            tracing::info!("{} is shown as of commit {}, made at {}", self.location, commit.0, shown::time(made));
         }
     }
 
@@ -212,12 +218,12 @@ impl Opened {
 
 /// Returns `store` as of the moment `at`, and the commit that this is; itself if that is the
 /// present.
-fn as_of(store: Arc<dyn Store>, at: Option<&Moment>) -> Result<(Arc<dyn Store>, Option<CommitRow>)> {
+fn as_of(store: Arc<dyn Store>, at: Option<&Moment>) -> Result<(Arc<dyn Store>, Option<AsOf>)> {
     let Some(at) = at else { return Ok((store, None)) };
     let number = at.commit(&*store, SystemClock.now())?;
     let row = store.commits(number, 1)?.into_iter().find(|row| row.number == number);
     let row = row.with_context(|| format!("commit {} is kept, but not listed among the commits", number.0))?;
-    Ok((Arc::new(At::new(store, number)?), Some(row)))
+    Ok((Arc::new(At::new(store, number)?), Some(AsOf { commit: number, made: row.time })))
 }
 
 /// Opens the intent log of a volume that has `free` bytes around it: whole, smaller where there is

@@ -33,7 +33,7 @@ pub struct Export {
     /// too
     #[arg(long = "continue")]
     pub go_on: bool,
-    /// The volume as it was at this moment, as of 'weft mount'
+    /// The volume as it was at this moment, as of 'weft mount', also while it is mounted
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub at: Option<Moment>,
     /// A summary as JSON

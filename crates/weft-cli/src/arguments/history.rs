@@ -8,7 +8,7 @@ use weft_store::{HistoryFor, Rule, RuleError};
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct History {
-    /// The volume, not mounted
+    /// The volume, or the directory where it is mounted
     #[arg(required = true)]
     pub volume: Option<PathBuf>,
     /// As JSON

@@ -63,7 +63,7 @@ pub(super) fn without_colon(path: &OsStr) -> &OsStr {
 /// Target of a path.
 pub(super) enum Source {
     /// A path in a volume that is not mounted, by the names on the way; the opener closes it.
-    Volume { volume: OsString, opened: Option<Opened>, tree: Stored, path: Vec<Vec<u8>> },
+    Volume { volume: OsString, opened: Option<Box<Opened>>, tree: Stored, path: Vec<Vec<u8>> },
     /// A path on any mounted file system.
     Elsewhere { path: PathBuf, tree: Plain },
 }
@@ -83,7 +83,7 @@ impl Source {
         };
         let Place { opened, path, .. } = Place::open_at(path, at)?;
         let tree = Stored(opened.vfs.clone());
-        Ok(Source::Volume { volume: volume.into(), opened: Some(opened), tree, path })
+        Ok(Source::Volume { volume: volume.into(), opened: Some(Box::new(opened)), tree, path })
     }
 
     /// Opens like [`Source::open`], also a path in the volume that this one has opened.
@@ -130,7 +130,7 @@ impl Source {
         match self {
             Source::Volume { opened, tree, .. } => {
                 drop(tree);
-                opened.map_or(Ok(()), Opened::close)
+                opened.map_or(Ok(()), |opened| opened.close())
             }
             Source::Elsewhere { .. } => Ok(()),
         }

@@ -1,18 +1,14 @@
 //! `weft history`.
 
 use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
-use crate::mounted::{unmounted, volume_named};
+use crate::mounted::volume_named;
 use crate::opened::{Opened, Settings};
 use crate::shown;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
-use weft_store::{
-    Batch, CommitNo, Durability, History, HistoryChange, HistoryFor, Location, OpenOptions, Pin, PinKind, Store,
-    Timestamp,
-};
-use weft_vfs::{Clock, SystemClock};
+use weft_store::{CommitNo, History, HistoryChange, HistoryFor, OpenOptions, Pin, PinKind, Store};
 
 /// Tells what is kept of the past, or sets that.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -104,44 +100,32 @@ impl Kept {
 }
 
 fn change(arguments: &SetHistory) -> Result<()> {
-    let location = unmounted(&arguments.volume)?;
-    // As a mount that is unmounted again: then nothing waits in the intent log, nor needs it.
-    Opened::open(&arguments.volume, Settings::default(), OpenOptions::default())?.close()?;
-    set(&location, &arguments.rule, arguments.readers.map(Into::into))
-        .with_context(|| format!("cannot set the history of volume {location}"))?;
+    set(&arguments.volume, &arguments.rule, arguments.readers.map(Into::into))?;
+    let volume = shown::path(&arguments.volume);
     match &arguments.rule {
-        Keeping::Off => outln!("{location} keeps no history"),
-        Keeping::By(rule) => outln!("{location} keeps history: {rule}"),
+        Keeping::Off => outln!("{volume} keeps no history"),
+        Keeping::By(rule) => outln!("{volume} keeps history: {rule}"),
     }
     Ok(())
 }
 
-/// Sets the rule of a volume that was unmounted cleanly, in a commit of its own; and those who may
-/// read its past, if that is said.
-pub fn set(location: &Location, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<()> {
-    let store = location.engine().open(OpenOptions::default())?.store;
-    let before = store.history()?;
+/// Sets the rule of a volume that is not mounted; and those who may read its past, if that is said.
+pub fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<()> {
+    let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;
+    let before = opened.store.history()?;
+    let is_on = *keeping != Keeping::Off;
     let change = match keeping {
-        Keeping::Off if before.is_none() => return Ok(()),
-        Keeping::Off => HistoryChange::End,
+        Keeping::Off => before.map(|_| HistoryChange::End),
         Keeping::By(rule) => {
             let readers = readers.or(before.map(|history| history.readers)).unwrap_or_default();
-            HistoryChange::Keep(rule.to_string(), readers)
+            Some(HistoryChange::Keep(rule.to_string(), readers))
         }
     };
-    let header = store.header()?;
-    let last = store.commits(header.commit, 1)?.pop().map(|commit| commit.time);
-    let batch = Batch {
-        commit: header.commit.next(),
-        // Times of commits do not go back, whatever the clock does.
-        time: last.into_iter().fold(SystemClock.now(), Timestamp::max),
-        counters: header.counters,
-        history: vec![change],
-        ..Batch::default()
-    };
-    store.apply(&batch, Durability::Durable)?;
-    let is_kept = store.history()?.is_some();
-    ensure!(is_kept == (*keeping != Keeping::Off), "volumes of this kind cannot keep history yet");
-    store.close()?;
+    let changed = opened.vfs.change_history(|_, _| change.into_iter().collect());
+    let is_set = changed.map_err(anyhow::Error::from).and_then(|_| Ok(opened.store.history()?.is_some() == is_on));
+    opened.close()?;
+    let volume = shown::path(volume);
+    let is_set = is_set.with_context(|| format!("cannot set the history of volume {volume}"))?;
+    ensure!(is_set, "cannot set the history of volume {volume}: volumes of its kind keep none yet");
     Ok(())
 }

@@ -76,7 +76,7 @@ impl Place {
     pub fn open_with(named: &OsStr, settings: impl FnOnce(Option<Claims>) -> Settings) -> Result<Place> {
         let (volume, path) = in_volume(named).unwrap_or((named, OsStr::new("")));
         let volume = Path::new(volume);
-        let claims = Claims::of(&crate::mounted::unmounted(volume)?);
+        let claims = Claims::of(&crate::mounted::volume_named(volume)?);
         let opened = Opened::open(volume, settings(claims), OpenOptions::default())?;
         Ok(Place { opened, path: names(path.as_bytes())?, claims })
     }

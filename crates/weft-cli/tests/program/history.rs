@@ -33,6 +33,11 @@ fn committed(place: &Place) -> u64 {
         .expect("the daemon tells")
 }
 
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
 /// The trees at `one` and `other` are the same, but for times of access.
 #[track_caller]
 fn assert_same(one: &Path, other: &Path) {
@@ -96,6 +101,39 @@ fn a_mount_of_the_past_of_one_file_shows_what_a_copy_made_then_does() {
 }
 
 #[test]
+fn the_past_is_read_beside_a_mount_that_goes_on_writing() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "--history", ALL, "v"]).well();
+    let (directory, past) = (place.directory("m"), place.directory("p"));
+    place.mount();
+    std::fs::write(directory.join("file"), vec![1; 100_000]).unwrap();
+    let at = format!("@{}", committed(&place));
+    std::fs::write(directory.join("file"), vec![2; 100_000]).unwrap();
+    place.weft(&["mount", "--at", &at, "v", "p"]).well();
+    let told = place.weft(&["history", "--json", "m"]).json();
+    assert_eq!(told["rule"], ALL);
+    for round in 3..10 {
+        std::fs::write(directory.join("file"), vec![round; 100_000]).unwrap();
+        std::fs::write(directory.join(format!("new {round}")), "").unwrap();
+        place.weft(&["sync", "v"]).well();
+        assert_eq!(names(&past), ["file"]);
+        assert!(std::fs::read(past.join("file")).unwrap() == vec![1; 100_000]);
+    }
+    place.weft(&["export", "--at", &at, "v", "export"]).well();
+    assert_same(&place.path("export"), &past);
+    place.weft(&["export", "v", "now"]).could_not(&["mounted at", "unmount it"]);
+    let lines = place.weft(&["status"]).well();
+    assert_eq!(lines.lines().filter(|line| line.contains(place.path("v").to_str().unwrap())).count(), 2, "{lines}");
+    // Either may be unmounted first.
+    place.weft(&["umount", "p"]).well();
+    place.weft(&["mount", "--at", &at, "m", "p"]).well();
+    place.umount();
+    assert_eq!(names(&past), ["file"]);
+    place.weft(&["umount", "p"]).well();
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
 fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
     let place = Place::new();
     place.weft(&["init", "v"]).well();
@@ -144,9 +182,11 @@ fn moments_that_make_no_sense_are_refused_with_the_reason() {
     place.directory("from");
     place.weft(&["init", "--history", ALL, "v"]).well();
     let export = |at: &str| place.weft(&["export", "--at", at, "v", "x"]);
-    export("@99").could_not(&["there is no commit 99 yet: the last one is 2"]);
-    export("@1").could_not(&["commit 1 is not kept: all commits are kept from 2 on"]);
-    export("-5y").could_not(&["nothing is kept of ", "begins with commit 2, made at "]);
+    let kept = place.weft(&["history", "--json", "v"]).json();
+    let [first, last] = ["first", "last"].map(|which| kept[which]["commit"].as_u64().unwrap());
+    export("@99").could_not(&[&format!("there is no commit 99 yet: the last one is {last}")]);
+    export("@1").could_not(&[&format!("commit 1 is not kept: all commits are kept from {first} on")]);
+    export("-5y").could_not(&["nothing is kept of ", &format!("begins with commit {first}, made at ")]);
     export("before-lunch").could_not(&["there is no snapshot 'before-lunch'"]);
     export("2026-13-01").fails_with("'2026-13-01' is not a time");
     export("-5").fails_with("'-5' is not a time ago");

@@ -20,6 +20,9 @@ use weft_digest::{Digest, Kind, PIECE_BYTES, ZERO};
 /// Most rows of blocks or names that are read at once.
 const ROWS_MAX: u64 = 1 << 18;
 
+/// Blocks of a file, each with its index.
+type Extents = [(u64, BlockRef)];
+
 /// The rows of a store as of one commit, and its blocks. Nothing can be committed.
 ///
 /// Access times are those that an inode's row had last, before something else of it changed. The
@@ -45,7 +48,7 @@ impl At {
     }
 
     /// Has `visit` look at the blocks of a file whose row is `row`, some at a time.
-    fn visit_extents(&self, row: &InodeRow, visit: &mut dyn FnMut(&[(u64, BlockRef)])) -> Result<()> {
+    fn visit_extents(&self, row: &InodeRow, visit: &mut dyn FnMut(&Extents)) -> Result<()> {
         let block_size = u64::from(self.store.header()?.options.block_size);
         let end = row.size.div_ceil(block_size);
         // A file of many holes has few rows, which are read together.
@@ -151,7 +154,7 @@ impl RowStore for At {
     fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
         let Some(row) = self.inode(ino)?.filter(|row| row.inline.is_none()) else { return Ok(()) };
         let mut held = 0;
-        let mut count = |extents: &[(u64, BlockRef)]| {
+        let mut count = |extents: &Extents| {
             held += extents.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
         };
         self.visit_extents(&row, &mut count)?;
