@@ -37,10 +37,11 @@ const COLUMNS: &str = "SELECT c.relname::text, a.attname::text || ' ' || format_
     WHERE c.relnamespace = current_schema()::regnamespace::oid AND c.relkind IN ('r', 'p') AND a.attnum > 0 \
     AND NOT a.attisdropped ORDER BY c.relname, a.attnum";
 
-/// Indices: table, name, definition, whether it is whole, and the constraint that it is for.
+/// Indices: table, name, definition, whether it is whole, and the constraint that it is for. The
+/// server quotes the columns whose names are words of SQL, such as `time`.
 const INDICES: &str = "SELECT t.relname::text, i.relname::text, \
     CASE WHEN x.indisunique THEN 'UNIQUE ' ELSE '' END \
-    || '(' || (SELECT string_agg(pg_get_indexdef(x.indexrelid, n, true), ', ' ORDER BY n) \
+    || '(' || (SELECT string_agg(replace(pg_get_indexdef(x.indexrelid, n, true), chr(34), ''), ', ' ORDER BY n) \
     FROM generate_series(1, x.indnatts) n) || ')' || CASE WHEN x.indpred IS NULL THEN '' ELSE ' WHERE' END, \
     x.indisvalid AND x.indisready, coalesce((SELECT o.contype::text FROM pg_catalog.pg_constraint o \
     WHERE o.conindid = x.indexrelid AND o.contype IN ('p', 'u', 'x') LIMIT 1), '') \
