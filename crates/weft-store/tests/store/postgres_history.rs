@@ -61,6 +61,56 @@ fn found(address: &Address) -> Vec<String> {
     found.into_iter().map(|finding| finding.what).collect()
 }
 
+/// Changes of rows of the past, and the words of the finding that tells of each.
+const DAMAGES: [(&str, &str); 7] = [
+    ("fileatt_history SET uid = 7 WHERE ino = 2", "a version of its row, of commits 2 to 2, is damaged"),
+    ("content_history SET digest = 'other' WHERE ino = 2", "a version of its digest, of commits 2 to 2, is damaged"),
+    ("naming_history SET cookie = cookie + 1", "a version of the entry, of commits 2 to 2, is damaged"),
+    ("extents_history SET owner = 5", "a version of its block 0, of commits 2 to 2, is damaged"),
+    ("xattr_history SET value = 'other'", "a version of an attribute, of commits 2 to 2, is damaged"),
+    ("pins SET made = 3", "the row of a pin, of commit 2, is damaged"),
+    ("retention SET swept = 1", "the row that says what is kept of the past is damaged"),
+];
+
+/// No version can be put right, so that only `--discard` removes what is damaged.
+#[test]
+fn a_check_tells_of_damage_in_the_past_and_removes_what_is_to_be_discarded() {
+    for (damage, told) in DAMAGES {
+        let address = Cluster::shared().address();
+        create(&address, &options(BlockHome::Database));
+        let store = open(&address);
+        let first = commit(&*store, &rows(1), vec![keep()]);
+        let pin = Pin { commit: first, kind: PinKind::Point, name: Vec::new(), made: Timestamp(7), held_until: None };
+        commit(&*store, &rows(2), vec![HistoryChange::Pin(pin)]);
+        drop(store);
+        let repair = |repair| {
+            postgres::check(&address, CheckOptions { repair, read_data: true }, &mut |_| {}).expect("checked");
+        };
+        // These batches keep no rule of a file system.
+        repair(Repair::Yes);
+        let before = state(&*open(&address)).expect("readable");
+        let of_history = |found: Vec<String>| {
+            found
+                .into_iter()
+                .filter(|what| what.contains("version") || what.contains("pin") || what.contains("the past"))
+        };
+        assert_eq!(of_history(found(&address)).collect::<Vec<_>>(), [""; 0]);
+        Cluster::shared().run(&format!("UPDATE {}.{damage}", address.schema()));
+        for mode in [Repair::Yes, Repair::Discard] {
+            let found = of_history(found(&address)).collect::<Vec<_>>();
+            assert!(found.len() == 1 && found[0].contains(told), "{damage}: {found:?}");
+            repair(mode);
+        }
+        // The version of an inode whose content went is damaged then.
+        repair(Repair::Discard);
+        assert_eq!(of_history(found(&address)).collect::<Vec<_>>(), [""; 0], "{damage}");
+        // A block that only a damaged version named comes to lost+found.
+        let left = state(&*open(&address)).expect("readable");
+        let kept = |row: &&InodeRow| [FILE, FILE.next()].contains(&row.ino);
+        assert!(left.inodes().iter().filter(kept).eq(before.inodes().iter().filter(kept)), "{damage}");
+    }
+}
+
 /// Each version has the sum of its row, with the commit added, so that it is verified alone.
 #[test]
 fn damaged_versions_are_told_and_those_beside_them_are_read() {
