@@ -72,7 +72,7 @@ use digests::{Known, Rows, Stored};
 use lease::Lease;
 use open::Connector;
 use parking_lot::Mutex;
-use past::Moment;
+use past::PastCommit;
 use prefetcher::Prefetcher;
 use std::ops::Range;
 use std::sync::Arc;
@@ -245,10 +245,10 @@ impl PostgresStore {
         &self,
         class: Class,
         commit: CommitNo,
-        mut read: impl FnMut(&mut Connection, &Moment) -> Result<T>,
+        mut read: impl FnMut(&mut Connection, &PastCommit) -> Result<T>,
     ) -> Result<T> {
-        let moment = Moment::new(commit, self.header.lock().commit);
-        self.read(class, |connection| read(connection, &moment))
+        let at = PastCommit::new(commit, self.header.lock().commit);
+        self.read(class, |connection| read(connection, &at))
     }
 
     /// Reads rows as digests need them, all as one commit left them.
@@ -449,28 +449,28 @@ impl PastStore for PostgresStore {
     }
 
     fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
-        self.read_at(Class::Inodes, commit, |connection, moment| past::inodes(connection, moment, from, limit))
+        self.read_at(Class::Inodes, commit, |connection, at| past::inodes(connection, at, from, limit))
     }
 
     fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
-        self.read_at(Class::Names, commit, |connection, moment| past::name(connection, moment, parent, name))
+        self.read_at(Class::Names, commit, |connection, at| past::name(connection, at, parent, name))
     }
 
     fn names_at(&self, commit: CommitNo, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<NameRow>> {
         let place = (parent, after);
-        self.read_at(Class::Names, commit, |connection, moment| past::names(connection, moment, place, limit))
+        self.read_at(Class::Names, commit, |connection, at| past::names(connection, at, place, limit))
     }
 
     fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        self.read_at(Class::Extents, commit, |connection, moment| past::extents(connection, moment, ino, &range))
+        self.read_at(Class::Extents, commit, |connection, at| past::extents(connection, at, ino, &range))
     }
 
     fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-        self.read_at(Class::Xattrs, commit, |connection, moment| past::xattrs(connection, moment, ino))
+        self.read_at(Class::Xattrs, commit, |connection, at| past::xattrs(connection, at, ino))
     }
 
     fn digest_at(&self, commit: CommitNo, ino: Ino) -> Result<Option<Digest>> {
-        self.read_at(Class::Digests, commit, |connection, moment| past::digest(connection, moment, ino))
+        self.read_at(Class::Digests, commit, |connection, at| past::digest(connection, at, ino))
     }
 
     fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {

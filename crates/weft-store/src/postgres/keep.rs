@@ -184,8 +184,8 @@ impl Keeping {
         out: &mut Outgoing<S>,
     ) -> Result<()> {
         out.add_rows(&new_entries(batch, *fresh), none, |entries| {
-            let parameters = entry_columns(entries).into_iter().chain(self.filed()).collect();
-            Call::new(sql::KEEP_NAMES, parameters)
+            let columns = place_columns(entries).into_iter().chain(row_columns(entries));
+            Call::new(sql::KEEP_NAMES, columns.chain(self.filed()).collect())
         })
     }
 
@@ -242,11 +242,14 @@ pub(super) fn new_entries(batch: &Batch, fresh: Ino) -> Vec<NewEntry<'_>> {
     entries.filter(|(parent, ..)| *parent < fresh).collect()
 }
 
-/// The columns of entries in statements that compare them with those there are.
-pub(super) fn entry_columns(entries: &[NewEntry<'_>]) -> Vec<Parameter> {
+/// The columns of the places of entries.
+pub(super) fn place_columns(entries: &[NewEntry<'_>]) -> Vec<Parameter> {
+    vec![column(entries, |(parent, ..)| int(parent.0)), column(entries, |(_, name, _)| name.to_vec())]
+}
+
+/// The columns of entries that are compared with those there are.
+pub(super) fn row_columns(entries: &[NewEntry<'_>]) -> Vec<Parameter> {
     vec![
-        column(entries, |(parent, ..)| int(parent.0)),
-        column(entries, |(_, name, _)| name.to_vec()),
         column(entries, |(.., row)| row.map(|row| int(row.ino.0))),
         column(entries, |(.., row)| row.map(|row| i64::from(row.kind.mode_bits()))),
         column(entries, |(.., row)| row.map(|row| int(row.cookie.0))),

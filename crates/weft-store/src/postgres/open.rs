@@ -10,7 +10,7 @@ use super::prefetcher::Prefetcher;
 use super::read::{self, int};
 use super::rights::{self, Task};
 use super::schema::{self, TUNING};
-use super::transaction::{Found, Writer};
+use super::transaction::{Opened, Writer};
 use super::{past, settings, shape, tls, trust, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
@@ -305,8 +305,8 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
     let disk_cache = options.disk_cache.as_ref();
     let disk_cache = disk_cache.map(|cache| DiskCache::open(cache, &address.to_string(), header.options.block_size));
     let keeps_history = past::is_on(&mut connection)?;
-    let found = Found { last, keeps_history, own };
-    let writer = Writer::new(connection, &header, lease.epoch(), zeros.clone(), found);
+    let opened = Opened { last, keeps_history, own };
+    let writer = Writer::new(connection, &header, lease.epoch(), zeros.clone(), opened);
     Ok(Arc::new(PostgresStore {
         header: Mutex::new(header),
         readers: Mutex::new(Vec::new()),

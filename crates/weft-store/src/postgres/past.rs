@@ -22,16 +22,16 @@ const WHAT: &str = "cannot read the past";
 const COMMITS_MEANWHILE: u64 = 1 << 16;
 
 /// A moment of the past: a commit, and the forks of the versions that held then.
-pub(super) struct Moment {
+pub(super) struct PastCommit {
     commit: CommitNo,
     forks: Vec<i64>,
 }
 
-impl Moment {
+impl PastCommit {
     /// As `commit` left the volume, whose last commit is `last` or a little later one.
-    pub(super) fn new(commit: CommitNo, last: CommitNo) -> Moment {
+    pub(super) fn new(commit: CommitNo, last: CommitNo) -> PastCommit {
         let last = CommitNo(last.0.saturating_add(COMMITS_MEANWHILE));
-        Moment { commit, forks: forks_at(commit, last).into_iter().map(int).collect() }
+        PastCommit { commit, forks: forks_at(commit, last).into_iter().map(int).collect() }
     }
 
     fn number(&self) -> Parameter {
@@ -121,10 +121,10 @@ fn version_row(row: &Row) -> Result<(InodeRow, CommitNo, Option<CommitNo>)> {
     Ok((inode, since, until))
 }
 
-/// Inodes as of `moment`, from `from` on.
+/// Inodes as of `at`, from `from` on.
 pub(super) fn inodes(
     connection: &mut Connection,
-    moment: &Moment,
+    at: &PastCommit,
     from: Ino,
     limit: usize,
 ) -> Result<Vec<(InodeRow, CommitNo)>> {
@@ -133,12 +133,12 @@ pub(super) fn inodes(
     }
     // One is mostly looked for by its number. Its index finds it without a look at all after it.
     if limit == 1 {
-        let rows = connection.query(WHAT, history::INODE_AT, vec![parameter(from.0), moment.number()])?;
+        let rows = connection.query(WHAT, history::INODE_AT, vec![parameter(from.0), at.number()])?;
         if let Some(row) = rows.first() {
             return version_row(row).map(|(inode, since, _)| vec![(inode, since)]);
         }
     }
-    let parameters = vec![parameter(from.0), moment.number(), parameter(limit as u64)];
+    let parameters = vec![parameter(from.0), at.number(), parameter(limit as u64)];
     let rows = connection.query(WHAT, history::INODES_AT, parameters)?;
     let mut inodes = Vec::with_capacity(rows.len());
     for row in &rows {
@@ -174,22 +174,21 @@ fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
 }
 
 /// The entry `name` of `parent`.
-pub(super) fn name(connection: &mut Connection, moment: &Moment, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
+pub(super) fn name(connection: &mut Connection, at: &PastCommit, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
     let name = Box::new(name.as_bytes().to_vec());
-    let rows =
-        connection.query(WHAT, history::NAME_AT, vec![parameter(parent.0), name, moment.number(), moment.forks()])?;
+    let rows = connection.query(WHAT, history::NAME_AT, vec![parameter(parent.0), name, at.number(), at.forks()])?;
     rows.first().map(|row| name_row(row, parent)).transpose()
 }
 
 /// Entries of `parent` behind position `after`.
 pub(super) fn names(
     connection: &mut Connection,
-    moment: &Moment,
+    at: &PastCommit,
     (parent, after): (Ino, Cookie),
     limit: usize,
 ) -> Result<Vec<NameRow>> {
     let place = [parent.0, after.0].map(parameter);
-    let parameters = place.into_iter().chain([moment.number(), moment.forks(), parameter(limit as u64)]).collect();
+    let parameters = place.into_iter().chain([at.number(), at.forks(), parameter(limit as u64)]).collect();
     let rows = connection.query(WHAT, history::NAMES_AT, parameters)?;
     rows.iter().map(|row| name_row(row, parent)).collect()
 }
@@ -197,13 +196,13 @@ pub(super) fn names(
 /// Extents of `ino` in `range`.
 pub(super) fn extents(
     connection: &mut Connection,
-    moment: &Moment,
+    at: &PastCommit,
     ino: Ino,
     range: &Range<u64>,
 ) -> Result<Vec<(u64, BlockRef)>> {
     let statement = if connection.lies_apart { history::EXTENTS_AT_APART } else { history::EXTENTS_AT };
     let place = [ino.0, range.start, range.end].map(parameter);
-    let parameters = place.into_iter().chain([moment.number(), moment.forks()]).collect();
+    let parameters = place.into_iter().chain([at.number(), at.forks()]).collect();
     let rows = connection.query(WHAT, statement, parameters)?;
     // A kept commit needs them, so no commit removes them meanwhile.
     let others = read::others(connection, &rows, &[])?;
@@ -215,8 +214,8 @@ pub(super) fn extents(
 }
 
 /// Extended attributes of `ino`.
-pub(super) fn xattrs(connection: &mut Connection, moment: &Moment, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-    let parameters = vec![parameter(ino.0), moment.number(), moment.forks()];
+pub(super) fn xattrs(connection: &mut Connection, at: &PastCommit, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
+    let parameters = vec![parameter(ino.0), at.number(), at.forks()];
     let mut rows = connection.query(WHAT, history::XATTRS_AT, parameters)?;
     // It comes last; an inode that was not there has none.
     if let Some(count) = rows.pop_if(|row| row.try_get::<_, Option<&[u8]>>(0).is_ok_and(|name| name.is_none())) {
@@ -230,12 +229,12 @@ pub(super) fn xattrs(connection: &mut Connection, moment: &Moment, ino: Ino) -> 
 }
 
 /// The digest of `ino`.
-pub(super) fn digest(connection: &mut Connection, moment: &Moment, ino: Ino) -> Result<Option<Digest>> {
-    let rows = connection.query(WHAT, history::DIGEST_AT, vec![parameter(ino.0), moment.number()])?;
+pub(super) fn digest(connection: &mut Connection, at: &PastCommit, ino: Ino) -> Result<Option<Digest>> {
+    let rows = connection.query(WHAT, history::DIGEST_AT, vec![parameter(ino.0), at.number()])?;
     let Some(row) = rows.first() else { return Ok(None) };
     let Some(until) = until(row, 3)? else { return read::digest_and_sum(row, 0, ino) };
     let since = CommitNo(unsigned(row, 2)?);
-    if since > moment.commit {
+    if since > at.commit {
         return Ok(None);
     }
     let sum = |digest: &Digest| sums::content(sums::digest(ino, Some(digest)), since, until);

@@ -419,8 +419,8 @@ mod tests {
         assert!(seen > 20, "{seen}");
     }
 
-    /// The column by which a table is distributed, of the statement that makes it: the first one, or
-    /// that behind the fork, by which versions of rows lie with the rows that they are of.
+    /// Returns the column by which a table is distributed, of the statement that makes it: the
+    /// first one, or that behind the fork, by which versions of rows lie with those rows.
     fn distributing(table: &str) -> &str {
         let columns = table.split_once('(').expect("columns").1;
         columns.split_whitespace().find(|word| !["fork", "bigint", "NOT", "NULL,"].contains(word)).expect("a column")

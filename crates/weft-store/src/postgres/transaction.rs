@@ -28,7 +28,7 @@ mod references;
 mod rows;
 mod writer;
 
-pub(super) use writer::{Found, Writer};
+pub(super) use writer::{Opened, Writer};
 
 use super::PostgresStore;
 use super::sending::{Sending, Table};

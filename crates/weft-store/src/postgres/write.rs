@@ -2,7 +2,7 @@
 //! rows, or much content, as several.
 
 use super::connection::{Call, Parameter};
-use super::keep::{entry_columns, new_entries};
+use super::keep::{new_entries, place_columns, row_columns};
 use super::read::{self, int};
 use super::statements::{self as sql, history};
 use crate::batch::{Batch, NameChange, XattrChange};
@@ -309,18 +309,19 @@ fn names<S: FnMut(&[Call]) -> Result<()>>(
     let mut put = put.map(|row| (row, hash(row))).collect::<Vec<Put<'_>>>();
     // Positions pass from one name to another: all rows go before any comes.
     out.add_rows(&new_entries(batch, fresh), none, |removed| {
-        let mut columns = entry_columns(removed);
+        let places = place_columns(removed);
         match entries {
-            Entries::Kept => Call::new(history::REMOVE_OTHER_NAMES, columns),
-            Entries::Written => {
-                columns.truncate(2);
-                Call::new(sql::REMOVE_NAMES, columns)
+            Entries::Written => Call::new(sql::REMOVE_NAMES, places),
+            Entries::Kept => {
+                Call::new(history::REMOVE_OTHER_NAMES, places.into_iter().chain(row_columns(removed)).collect())
             }
         }
     })?;
     put.sort_unstable_by(|(one, _), (other, _)| (one.parent, &one.name).cmp(&(other.parent, &other.name)));
-    let statement = if entries == Entries::Kept { history::PUT_OTHER_NAMES } else { sql::PUT_NAMES };
-    out.add_rows(&put, none, |put| put_names(statement, put, batch.commit))
+    let is_old = |(row, _): &Put<'_>| entries == Entries::Kept && row.parent < fresh;
+    let (old, new): (Vec<_>, Vec<_>) = put.into_iter().partition(is_old);
+    out.add_rows(&old, none, |put| put_names(history::PUT_OTHER_NAMES, put, batch.commit))?;
+    out.add_rows(&new, none, |put| put_names(sql::PUT_NAMES, put, batch.commit))
 }
 
 fn put_names(statement: &'static str, put: &[Put<'_>], commit: CommitNo) -> Call {

@@ -41,16 +41,38 @@ macro_rules! attributes {
     };
 }
 
-/// Inodes as of commit $2 that `$which` selects among the rows `$row`.
+/// The content of version `h` of an inode: that which was replaced first behind `$at`, a commit in
+/// which the version held; the present one if none was. Each look at the index finds one row.
+macro_rules! content {
+    ($at:literal) => {
+        concat!(
+            "CASE WHEN (SELECT min(m.until) FROM content_history m WHERE m.ino = h.ino AND m.until > ",
+            $at,
+            ") IS NULL THEN (SELECT f.inline FROM fileatt f WHERE f.ino = h.ino) \
+             ELSE (SELECT c.inline FROM content_history c WHERE c.ino = h.ino AND c.until = \
+             (SELECT min(m.until) FROM content_history m WHERE m.ino = h.ino AND m.until > ",
+            $at,
+            ")) END"
+        )
+    };
+}
+
+/// Inodes as of commit $2, of those rows that `$present` selects, and those versions that `$past`
+/// does.
 macro_rules! inodes_at {
     ($present:literal, $past:literal) => {
         concat!(
-            "SELECT ", attributes!("f"), ", f.inline, f.since, f.sum, CAST(NULL AS bigint) AS until FROM fileatt f \
-             WHERE OF_VOLUME AND f.since <= $2 AND ", $present, " UNION ALL SELECT ", attributes!("h"),
-            ", CASE WHEN c.ino IS NULL THEN f.inline ELSE c.inline END, h.since, h.sum, h.until \
-             FROM fileatt_history h LEFT JOIN fileatt f ON f.ino = h.ino LEFT JOIN content_history c ON c.ino = h.ino \
-             AND c.until = (SELECT min(m.until) FROM content_history m WHERE m.ino = h.ino AND m.until > $2) \
-             WHERE h.since <= $2 AND h.until > $2 AND ", $past
+            "(SELECT ",
+            attributes!("f"),
+            ", f.inline, f.since, f.sum, CAST(NULL AS bigint) AS until FROM fileatt f WHERE OF_VOLUME AND f.since <= $2 AND ",
+            $present,
+            ") UNION ALL (SELECT ",
+            attributes!("h"),
+            ", ",
+            content!("$2"),
+            ", h.since, h.sum, h.until FROM fileatt_history h WHERE h.since <= $2 AND h.until > $2 AND ",
+            $past,
+            ")"
         )
     };
 }
@@ -200,15 +222,19 @@ statements! {
         "f.ino = $1",
         "h.ino = $1 AND h.until = (SELECT min(n.until) FROM fileatt_history n WHERE n.ino = $1 AND n.until > $2)"
     );
-    INODES_AT = concat!(inodes_at!("f.ino >= $1", "h.ino >= $1"), " ORDER BY ino LIMIT $3");
+    INODES_AT = concat!(
+        inodes_at!("f.ino >= $1 ORDER BY f.ino LIMIT $3", "h.ino >= $1 ORDER BY h.ino LIMIT $3"),
+        " ORDER BY ino LIMIT $3"
+    );
     NAME_AT = "SELECT cookie, ino, kind, name, since, sum, CAST(NULL AS bigint) AS until FROM naming \
                WHERE OF_VOLUME AND parent = $1 AND name = $2 AND since <= $3 \
                UNION ALL SELECT cookie, ino, kind, name, since, sum, until FROM naming_history \
                WHERE fork = ANY($4) AND parent = $1 AND name = $2 AND since <= $3 AND until > $3";
-    NAMES_AT = "SELECT cookie, ino, kind, name, since, sum, CAST(NULL AS bigint) AS until FROM naming \
-                WHERE OF_VOLUME AND parent = $1 AND cookie > $2 AND since <= $3 \
-                UNION ALL SELECT cookie, ino, kind, name, since, sum, until FROM naming_history \
-                WHERE fork = ANY($4) AND parent = $1 AND cookie > $2 AND since <= $3 AND until > $3 ORDER BY cookie LIMIT $5";
+    NAMES_AT = "(SELECT cookie, ino, kind, name, since, sum, CAST(NULL AS bigint) AS until FROM naming \
+                WHERE OF_VOLUME AND parent = $1 AND cookie > $2 AND since <= $3 ORDER BY cookie LIMIT $5) \
+                UNION ALL (SELECT cookie, ino, kind, name, since, sum, until FROM naming_history \
+                WHERE fork = ANY($4) AND parent = $1 AND cookie > $2 AND since <= $3 AND until > $3 ORDER BY cookie LIMIT $5) \
+                ORDER BY cookie LIMIT $5";
     EXTENTS_AT = extents_at!("e.owner");
     /// The same for files that lie apart, with the file's own blocks.
     EXTENTS_AT_APART = extents_at!("e.ino");
@@ -226,10 +252,12 @@ statements! {
                  UNION ALL SELECT f.digest, f.digest_sum, NULL, NULL FROM fileatt f WHERE f.ino = $1 AND (f.since <= $2 \
                  OR EXISTS (SELECT 1 FROM fileatt_history h WHERE h.ino = $1 AND h.since <= $2 AND h.until > $2)) ORDER BY until";
     VERSIONS = concat!(
-        "SELECT ", attributes!("h"), ", CASE WHEN c.ino IS NULL THEN f.inline ELSE c.inline END, h.since, h.sum, h.until \
-         FROM fileatt_history h LEFT JOIN fileatt f ON f.ino = h.ino LEFT JOIN content_history c ON c.ino = h.ino \
-         AND c.until = (SELECT min(m.until) FROM content_history m WHERE m.ino = h.ino AND m.until > h.since) \
-         WHERE OF_VOLUME AND h.ino = $1 AND h.until <= $2 ORDER BY h.until DESC LIMIT $3"
+        "SELECT ",
+        attributes!("h"),
+        ", ",
+        content!("h.since"),
+        ", h.since, h.sum, h.until FROM fileatt_history h WHERE OF_VOLUME AND h.ino = $1 AND h.until <= $2 \
+         ORDER BY h.until DESC LIMIT $3"
     );
 
     /// Enough of inodes' rows to tell if what is put differs in more than the access time.

@@ -98,8 +98,8 @@ impl Found {
         self.lose_with(row, |sum| sum)
     }
 
-    /// The same of the version of an extent, which has behind these columns the commit that replaced
-    /// it.
+    /// The same of the version of an extent, which has the commit that replaced it behind these
+    /// columns.
     pub(super) fn lose_version(&mut self, row: &Row) -> Result<()> {
         let until = CommitNo(unsigned(row, 12)?);
         self.lose_with(row, |sum| sums::version(sum, until))

@@ -50,8 +50,8 @@ pub(in crate::postgres) struct Writer {
     pub(super) has_leftovers: bool,
 }
 
-/// The state of a volume as it was found.
-pub(in crate::postgres) struct Found {
+/// The state of a volume as it was opened.
+pub(in crate::postgres) struct Opened {
     pub(in crate::postgres) last: Option<CommitRow>,
     pub(in crate::postgres) keeps_history: bool,
     pub(in crate::postgres) own: OwnTables,
@@ -63,7 +63,7 @@ impl Writer {
         header: &Header,
         epoch: i64,
         zeros: Arc<ZeroValues>,
-        Found { last, keeps_history, own }: Found,
+        Opened { last, keeps_history, own }: Opened,
     ) -> Writer {
         Writer {
             connection: Some(connection),
