@@ -1,9 +1,9 @@
 //! Arguments of what is kept of the past.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
-use weft_store::{HistoryFor, Rule, RuleError};
+use weft_store::{Rule, RuleError};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -37,31 +37,6 @@ pub struct SetHistory {
     /// with s, m, h, d, w or y, or forever. 'off' keeps no history and removes what there is; it is
     /// refused while there are snapshots.
     pub rule: Keeping,
-    /// Those who may read the past of a mounted volume, as far as its rights let them: everybody,
-    /// the owner of each file, or root alone [default: as before, or all]
-    #[arg(long = "for", value_enum, value_name = "WHO")]
-    pub readers: Option<Readers>,
-}
-
-/// Those who may read the past.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Readers {
-    /// Everybody
-    All,
-    /// The owner of each file
-    Owner,
-    /// Root alone
-    Root,
-}
-
-impl From<Readers> for HistoryFor {
-    fn from(readers: Readers) -> HistoryFor {
-        match readers {
-            Readers::All => HistoryFor::All,
-            Readers::Owner => HistoryFor::Owner,
-            Readers::Root => HistoryFor::Root,
-        }
-    }
 }
 
 /// A rule of history, or none.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
-use weft_store::{CommitNo, History, HistoryChange, HistoryFor, OpenOptions, Pin, PinKind, Store};
+use weft_store::{CommitNo, History, HistoryChange, OpenOptions, Pin, PinKind, Store};
 
 /// Tells what is kept of the past, or sets that.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -63,7 +63,6 @@ impl Kept {
 
     fn print(&self) {
         outln!("rule        {}", self.history.rule);
-        outln!("readers     {}", self.history.readers.name());
         outln!("all from    commit {}, made at {}", self.history.first.0, self.first_made);
         outln!("to          commit {}, made at {}", self.last.0.0, self.last.1);
         for (pin, made) in &self.pins {
@@ -91,7 +90,6 @@ impl Kept {
         });
         json!({
             "rule": self.history.rule,
-            "readers": self.history.readers.name(),
             "first": commit(self.history.first, &self.first_made),
             "last": commit(self.last.0, &self.last.1),
             "pins": pins.collect::<Vec<_>>(),
@@ -100,7 +98,7 @@ impl Kept {
 }
 
 fn change(arguments: &SetHistory) -> Result<()> {
-    set(&arguments.volume, &arguments.rule, arguments.readers.map(Into::into))?;
+    set(&arguments.volume, &arguments.rule)?;
     let volume = shown::path(&arguments.volume);
     match &arguments.rule {
         Keeping::Off => outln!("{volume} keeps no history"),
@@ -109,15 +107,15 @@ fn change(arguments: &SetHistory) -> Result<()> {
     Ok(())
 }
 
-/// Sets the rule of a volume that is not mounted; and those who may read its past, if that is said.
-pub fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<()> {
+/// Sets the rule of a volume that is not mounted.
+pub fn set(volume: &Path, keeping: &Keeping) -> Result<()> {
     let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;
     let before = opened.store.history()?;
     let is_on = *keeping != Keeping::Off;
     let change = match keeping {
         Keeping::Off => before.map(|_| HistoryChange::End),
         Keeping::By(rule) => {
-            let readers = readers.or(before.map(|history| history.readers)).unwrap_or_default();
+            let readers = before.map(|history| history.readers).unwrap_or_default();
             Some(HistoryChange::Keep(rule.to_string(), readers))
         }
     };

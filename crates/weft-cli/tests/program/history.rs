@@ -143,11 +143,10 @@ fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
     let said = place.weft(&["history", "set", "v", "daily 30d, all 1d"]).well();
     assert_eq!(said, "v keeps history: all 1d, daily 30d\n");
     let told = place.weft(&["history", "v"]).well();
-    assert!(told.starts_with("rule        all 1d, daily 30d\nreaders     all\nall from    commit "), "{told}");
-    place.weft(&["history", "set", "--for", "owner", "v", ALL]).well();
+    assert!(told.starts_with("rule        all 1d, daily 30d\nall from    commit "), "{told}");
     place.weft(&["history", "set", "v", "all 1h"]).well();
     let told = place.weft(&["history", "--json", "v"]).json();
-    assert_eq!((&told["rule"], &told["readers"]), (&"all 1h".into(), &"owner".into()));
+    assert_eq!(told["rule"], "all 1h");
     assert!(told["first"]["commit"].as_u64() < told["last"]["commit"].as_u64(), "{told}");
     place.weft(&["history", "set", "v", "sometimes"]).fails_with("'sometimes' is not a word and a time");
     assert_eq!(place.weft(&["history", "set", "v", "off"]).well(), "v keeps no history\n");

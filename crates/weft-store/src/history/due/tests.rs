@@ -85,7 +85,10 @@ fn all_that_no_user_asked_for_yields_the_oldest_first() {
     }
     let last = store.header().expect("readable").commit;
     let left = kept(&store);
-    assert!(left.iter().all(|commit| *commit == snapshot.commit || last.0 - commit.0 <= LAST_KEPT), "{left:?} of {last:?}");
+    assert!(
+        left.iter().all(|commit| *commit == snapshot.commit || last.0 - commit.0 <= LAST_KEPT),
+        "{left:?} of {last:?}"
+    );
 }
 
 proptest! {
