@@ -12,7 +12,7 @@ mod signing;
 
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Upgrade};
-pub use history::{History, HistoryCommand, Keeping, SetHistory};
+pub use history::{History, HistoryCommand, Keeping, NamedSnapshot, SetHistory, Snapshot, SnapshotCommand};
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use serving::{Serve, Served, served_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
@@ -160,6 +160,12 @@ pub enum Command {
     /// set. 1: it could not be. 2: wrong usage.
     #[command(after_long_help = examples::HISTORY)]
     History(History),
+    /// Make, list, hold and delete snapshots of a volume: moments of it that stay
+    ///
+    /// Also while it is mounted and busy. A volume has snapshots while it keeps history ('weft
+    /// history').
+    #[command(after_long_help = examples::HISTORY)]
+    Snapshot(Snapshot),
     /// Make a pair of keys to sign with; they are minisign's
     ///
     /// Exit code 0: they are made. 1: they could not be.
@@ -504,8 +510,8 @@ pub struct Open {
     /// Show the volume as it was at this moment, read-only: a commit (@1234), a time in UTC
     /// (2026-11-28, 2026-11-28T12:30:00, with +01:00 of that offset), a time ago (-5m, -2h30m, -3d,
     /// -1w, yesterday), now, or the name of a snapshot. Of a time it is the last commit kept at or
-    /// before it ('weft history'); changes that wait in the intent log are not shown. The volume may
-    /// be mounted meanwhile, except one in PostgreSQL
+    /// before it ('weft history'); changes that wait in the intent log are not shown. The volume
+    /// may be mounted meanwhile, except one in PostgreSQL
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub at: Option<Moment>,
     /// If a log of a volume that was not unmounted cleanly is missing, damaged, or of another

@@ -23,6 +23,7 @@ mod run;
 mod scrub;
 mod serve;
 mod sign;
+mod snapshot;
 mod stages;
 mod stats;
 mod status;
@@ -58,6 +59,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::VerifyProof(arguments) => Ok(looked(prove::verify(&arguments))),
         Command::Log(arguments) => log::run(&arguments),
         Command::History(arguments) => history::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Keygen(arguments) => sign::keygen(&arguments),
         Command::Sign(arguments) => Ok(looked(sign::sign(&arguments))),
         Command::Verify(arguments) => Ok(looked(sign::verify(&arguments))),

@@ -141,8 +141,13 @@ impl Running {
 
     /// Makes it commit; returns the number of the last commit then.
     pub fn commit(&self) -> Result<u64> {
+        self.order("/commit")
+    }
+
+    /// Orders it to do what `target` says, which is a commit; returns the number of that.
+    pub fn order(&self, target: &str) -> Result<u64> {
         let limit = weft_control::COMMIT_MAX + Duration::from_secs(5);
-        let answer = ask(&self.socket.path, Method::Post, "/commit", limit);
+        let answer = ask(&self.socket.path, Method::Post, target, limit);
         let Answer { body, .. } = match answer {
             Ok(answer) if answer.is_good() => answer,
             Ok(answer) => bail!("{}", answer.body.trim()),

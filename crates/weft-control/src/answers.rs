@@ -1,4 +1,4 @@
-//! Answers of a daemon: its own state, and commits that it makes now.
+//! Answers of a daemon: its own state, commits that it makes now, and what it keeps of the past.
 //!
 //! All that could wait for the volume is asked by other threads, few of them, and within a time
 //! limit: a volume that is stuck is reported, and holds up no other answer.
@@ -6,7 +6,7 @@
 use crate::COMMIT_MAX;
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::extract::{Request, State};
+use axum::extract::{Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -100,6 +100,11 @@ pub(crate) fn router(daemon: Daemon) -> Router {
         .route("/stats", get(stats))
         .route("/status", get(status))
         .route("/commit", post(commit))
+        .route("/history/set/{rule}", post(set_history))
+        .route("/history/off", post(end_history))
+        .route("/snapshots/create/{name}/{until}", post(create_snapshot))
+        .route("/snapshots/delete/{name}", post(delete_snapshot))
+        .route("/snapshots/hold/{name}/{until}", post(hold_snapshot))
         .layer(from_fn(refuse_bodies))
         .with_state(Arc::new(shared))
 }
@@ -211,23 +216,70 @@ fn rfc3339(time: Timestamp) -> String {
 }
 
 async fn commit(State(shared): State<Arc<Shared>>) -> Response {
+    let committed = committing(shared, |vfs| vfs.commit_durably().map(|commit| (commit, vfs.failed_writeback())));
+    match committed.await {
+        Ok(Ok((CommitNo(number), None))) => json(&json!({ "commit": number })),
+        Ok(Ok((_, Some(missing)))) => text(StatusCode::INTERNAL_SERVER_ERROR, &missing),
+        Ok(Err(error)) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot commit: {error}")),
+        Err(unanswered) => unanswered,
+    }
+}
+
+/// Has `commit` done, which commits, by a thread that may wait: one at a time.
+///
+/// Errors: an answer that says why there is none.
+async fn committing<T: Send + 'static>(
+    shared: Arc<Shared>,
+    commit: impl FnOnce(&Vfs) -> T + Send + 'static,
+) -> Result<T, Response> {
     let committed = timeout(COMMIT_MAX, async move {
         let turn = shared.committing.clone().acquire_owned().await.ok()?;
         let vfs = shared.daemon.vfs.upgrade()?;
-        let commit = move || (vfs.commit_durably().map(|commit| (commit, vfs.failed_writeback())), turn).0;
-        spawn_blocking(commit).await.ok()
+        spawn_blocking(move || (commit(&vfs), turn).0).await.ok()
     });
     match committed.await {
-        Ok(Some(Ok((CommitNo(number), None)))) => json(&json!({ "commit": number })),
-        Ok(Some(Ok((_, Some(missing))))) => text(StatusCode::INTERNAL_SERVER_ERROR, &missing),
-        Ok(Some(Err(error))) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot commit: {error}")),
-        Ok(None) => text(StatusCode::SERVICE_UNAVAILABLE, "the volume is served no more"),
+        Ok(Some(committed)) => Ok(committed),
+        Ok(None) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "the volume is served no more")),
         Err(_) => {
             let seconds = COMMIT_MAX.as_secs();
             let line = format!("the commit has not ended within {seconds} seconds; it is still tried");
-            text(StatusCode::GATEWAY_TIMEOUT, &line)
+            Err(text(StatusCode::GATEWAY_TIMEOUT, &line))
         }
     }
+}
+
+/// Has `change` change what is kept of the past.
+async fn change(
+    shared: Arc<Shared>,
+    change: impl FnOnce(&Vfs) -> weft_vfs::Result<CommitNo> + Send + 'static,
+) -> Response {
+    match committing(shared, change).await {
+        Ok(Ok(CommitNo(number))) => json(&json!({ "commit": number })),
+        Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
+        Err(unanswered) => unanswered,
+    }
+}
+
+async fn set_history(State(shared): State<Arc<Shared>>, Path(rule): Path<String>) -> Response {
+    change(shared, move |vfs| vfs.keep_history(&rule)).await
+}
+
+async fn end_history(State(shared): State<Arc<Shared>>) -> Response {
+    change(shared, Vfs::end_history).await
+}
+
+/// Makes a snapshot; 0: it is not held.
+async fn create_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)): Path<(String, i64)>) -> Response {
+    let until = Some(Timestamp(until)).filter(|until| until.0 != 0);
+    change(shared, move |vfs| vfs.create_snapshot(&name, until)).await
+}
+
+async fn delete_snapshot(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Response {
+    change(shared, move |vfs| vfs.delete_snapshot(&name)).await
+}
+
+async fn hold_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)): Path<(String, i64)>) -> Response {
+    change(shared, move |vfs| vfs.hold_snapshot(&name, Timestamp(until))).await
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod counts;
 mod digests;
 mod directories;
 mod entries;
+mod history;
 mod reading;
 mod sharing;
 mod telling;

@@ -26,6 +26,7 @@ impl Command {
             | Command::Import(_)
             | Command::Log(_)
             | Command::History(_)
+            | Command::Snapshot(_)
             | Command::Scrub(_) => true,
             // Files of `export` are the user's, and get the permissions that they have in the
             // volume.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
-use weft_store::{Rule, RuleError};
+use weft_store::{Moment, Rule, RuleError};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -28,7 +28,7 @@ pub enum HistoryCommand {
 
 #[derive(Args)]
 pub struct SetHistory {
-    /// The volume, not mounted
+    /// The volume, or the directory where it is mounted
     pub volume: PathBuf,
     /// Commits to keep: words with the time that each reaches back, such as 'all 1d, hourly 7d,
     /// daily 30d'
@@ -37,6 +37,80 @@ pub struct SetHistory {
     /// with s, m, h, d, w or y, or forever. 'off' keeps no history and removes what there is; it is
     /// refused while there are snapshots.
     pub rule: Keeping,
+}
+
+#[derive(Args)]
+pub struct Snapshot {
+    #[command(subcommand)]
+    pub command: SnapshotCommand,
+}
+
+#[derive(Subcommand)]
+pub enum SnapshotCommand {
+    /// Keep the volume as it is now, under a name, however old it gets
+    ///
+    /// Exit code 0: it is kept. 1: it could not be. 2: wrong usage.
+    Create(CreateSnapshot),
+    /// List the snapshots of a volume
+    List(ListSnapshots),
+    /// Delete a snapshot; refused while it is held
+    ///
+    /// Exit code 0: it is deleted. 1: it could not be. 2: wrong usage.
+    Delete(NamedSnapshot),
+    /// Hold a snapshot: nobody can delete it before a time, nor end the history
+    ///
+    /// Exit code 0: it is held. 1: it could not be, or is held for longer. 2: wrong usage.
+    Hold(HoldSnapshot),
+}
+
+#[derive(Args)]
+pub struct NamedSnapshot {
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
+    /// Name of the snapshot
+    pub name: String,
+}
+
+#[derive(Args)]
+pub struct CreateSnapshot {
+    #[command(flatten)]
+    pub snapshot: NamedSnapshot,
+    /// Hold it: nobody can delete it for so long, such as 30d or 7y
+    #[arg(long = "hold", value_name = "TIME")]
+    pub hold: Option<Span>,
+}
+
+#[derive(Args)]
+pub struct HoldSnapshot {
+    #[command(flatten)]
+    pub snapshot: NamedSnapshot,
+    /// Time from now for which nobody can delete it, such as 30d or 7y
+    pub time: Span,
+}
+
+#[derive(Args)]
+pub struct ListSnapshots {
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A length of time, such as `30d` or `2h30m`, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub i64);
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Span, String> {
+        // As it is written of a time ago.
+        match format!("-{text}").parse() {
+            Ok(Moment::Ago(span)) => Ok(Span(span)),
+            _ => Err(format!("'{text}' is no length of time; say 90s, 5m, 12h, 30d, 4w or 7y")),
+        }
+    }
 }
 
 /// A rule of history, or none.

@@ -1,14 +1,16 @@
 //! `weft history`.
 
 use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
-use crate::mounted::volume_named;
+use crate::daemons;
+use crate::mounted::{self, volume_named};
 use crate::opened::{Opened, Settings};
 use crate::shown;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
-use weft_store::{CommitNo, History, HistoryChange, OpenOptions, Pin, PinKind, Store};
+use weft_store::{CommitNo, History, OpenOptions, Pin, PinKind, Store};
+use weft_vfs::Vfs;
 
 /// Tells what is kept of the past, or sets that.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -107,23 +109,38 @@ fn change(arguments: &SetHistory) -> Result<()> {
     Ok(())
 }
 
-/// Sets the rule of a volume that is not mounted.
+/// Sets the rule of a volume, mounted or not.
 pub fn set(volume: &Path, keeping: &Keeping) -> Result<()> {
-    let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;
-    let before = opened.store.history()?;
-    let is_on = *keeping != Keeping::Off;
-    let change = match keeping {
-        Keeping::Off => before.map(|_| HistoryChange::End),
-        Keeping::By(rule) => {
-            let readers = before.map(|history| history.readers).unwrap_or_default();
-            Some(HistoryChange::Keep(rule.to_string(), readers))
-        }
+    let order = match keeping {
+        Keeping::Off => "/history/off".to_owned(),
+        Keeping::By(rule) => format!("/history/set/{}", in_target(&rule.to_string())),
     };
-    let changed = opened.vfs.change_history(|_, _| change.into_iter().collect());
-    let is_set = changed.map_err(anyhow::Error::from).and_then(|_| Ok(opened.store.history()?.is_some() == is_on));
+    let set = |vfs: &Vfs| match keeping {
+        Keeping::Off => vfs.end_history(),
+        Keeping::By(rule) => vfs.keep_history(&rule.to_string()),
+    };
+    let what = || format!("cannot set the history of volume {}", shown::path(volume));
+    ordered(volume, &order, set).with_context(what).map(drop)
+}
+
+/// Has the daemon that uses `volume` do what `order` says, or does it by `alone` where none does.
+/// Returns the commit.
+pub(super) fn ordered(
+    volume: &Path,
+    order: &str,
+    alone: impl FnOnce(&Vfs) -> weft_vfs::Result<CommitNo>,
+) -> Result<u64> {
+    let mounted = mounted::volume_at(volume);
+    if let Some(daemon) = daemons::of(&mounted)? {
+        return daemon.order(order);
+    }
+    let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;
+    let changed = alone(&opened.vfs);
     opened.close()?;
-    let volume = shown::path(volume);
-    let is_set = is_set.with_context(|| format!("cannot set the history of volume {volume}"))?;
-    ensure!(is_set, "cannot set the history of volume {volume}: volumes of its kind keep none yet");
-    Ok(())
+    Ok(changed?.0)
+}
+
+/// `text` as a part of what a daemon is asked for.
+pub(super) fn in_target(text: &str) -> String {
+    percent_encoding::percent_encode(text.as_bytes(), percent_encoding::NON_ALPHANUMERIC).to_string()
 }

@@ -196,3 +196,38 @@ fn moments_that_make_no_sense_are_refused_with_the_reason() {
     place.weft(&["init", "--history", "all 1x", "w"]).fails_with("'1x' is no time");
     assert!(!place.path("x").exists() && !place.path("w").exists());
 }
+
+#[test]
+fn snapshots_are_made_of_a_busy_mount_and_stay_until_they_are_deleted() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("m");
+    place.mount();
+    place.weft(&["snapshot", "create", "m", "early"]).fails_with("keeps no history");
+    assert_eq!(place.weft(&["history", "set", "m", "hourly 1d"]).well(), "m keeps history: hourly 1d\n");
+    std::fs::write(directory.join("file"), "before").unwrap();
+    let said = place.weft(&["snapshot", "create", "m", "first one"]).well();
+    assert!(said.starts_with("snapshot first one: commit "), "{said}");
+    std::fs::write(directory.join("file"), "after").unwrap();
+    place.weft(&["snapshot", "create", "v", "first one"]).fails_with("there is a snapshot 'first one' already");
+    place.weft(&["snapshot", "create", "v", "-5m"]).fails_with("");
+    place.weft(&["snapshot", "create", "v", "2026-11-28"]).fails_with("cannot be the name of a snapshot");
+    place.weft(&["snapshot", "create", "--hold", "1h", "v", "held"]).well();
+    place.weft(&["snapshot", "delete", "m", "held"]).fails_with("held");
+    let listed = place.weft(&["snapshot", "list", "m"]).well();
+    assert!(
+        listed.lines().count() == 2 && listed.contains("  first one\n") && listed.contains("held until"),
+        "{listed}"
+    );
+    place.weft(&["export", "--at", "first one", "v", "then"]).well();
+    assert_eq!(std::fs::read(place.path("then/file")).unwrap(), b"before");
+    place.umount();
+    place.weft(&["history", "set", "v", "off"]).fails_with("snapshots");
+    let listed = place.weft(&["snapshot", "list", "--json", "v"]).json();
+    assert_eq!(listed[0]["name"], "first one");
+    assert_eq!(listed[0]["root_digest"].as_str().map(str::len), Some(64));
+    place.weft(&["snapshot", "delete", "v", "first one"]).well();
+    place.weft(&["snapshot", "delete", "v", "first one"]).fails_with("there is no snapshot 'first one'");
+    place.weft(&["export", "--at", "first one", "v", "gone"]).fails_with("there is no snapshot 'first one'");
+    place.weft(&["check", "--read-data", "v"]).well();
+}

@@ -27,8 +27,11 @@ const YIELDED_ENOUGH: u64 = 64 << 20;
 impl Vfs {
     /// Commits all that was changed, durably, then the changes of what is kept that `make` returns
     /// for the last commit and the time. Returns the last commit of the tree. Errors: `ReadOnly`;
-    /// those of the store, which may refuse them (`NotPermitted`), and of [`Vfs::sync`].
-    pub fn change_history(&self, make: impl FnOnce(&Header, Timestamp) -> Vec<HistoryChange>) -> Result<CommitNo> {
+    /// those of the store, which may refuse them, and of [`Vfs::sync`].
+    pub fn change_history(
+        &self,
+        make: impl FnOnce(&Header, Timestamp) -> Result<Vec<HistoryChange>>,
+    ) -> Result<CommitNo> {
         if self.options.read_only {
             return Err(ErrorKind::ReadOnly.into());
         }
@@ -43,7 +46,7 @@ impl Vfs {
         }
         let header = self.store.header()?;
         let time = self.commit_time();
-        let history = make(&header, time);
+        let history = make(&header, time)?;
         if !history.is_empty() {
             self.commit_history(&header, time, history)?;
         }

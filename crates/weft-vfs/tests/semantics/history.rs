@@ -1,16 +1,15 @@
 //! The history of a volume, as its operations and commits make it.
 
 use super::*;
-use weft_store::{At, HistoryChange, HistoryFor, PastStore, Pin, PinKind, RowStore, Timestamp};
+use weft_store::{At, HistoryChange, HistoryFor, PastStore, RowStore, Timestamp};
 
 fn keep(volume: &Volume) {
     let rule = || vec![HistoryChange::Keep("all 1d".into(), HistoryFor::All)];
-    volume.vfs.change_history(|_, _| rule()).expect("changed");
+    volume.vfs.change_history(|_, _| Ok(rule())).expect("changed");
 }
 
 fn snapshot(volume: &Volume, name: &str) -> weft_store::CommitNo {
-    let pin = |commit, made| Pin { commit, kind: PinKind::Snapshot, name: name.into(), made, held_until: None };
-    volume.vfs.change_history(|header, now| vec![HistoryChange::Pin(pin(header.commit, now))]).expect("made")
+    volume.vfs.create_snapshot(name, None).expect("made")
 }
 
 /// The volume as of `commit`.
@@ -39,9 +38,8 @@ fn a_snapshot_has_all_that_was_changed_before_it_and_nothing_later() {
 fn what_is_refused_changes_nothing_and_keeps_nothing_from_being_committed() {
     let volume = Volume::new();
     let file = volume.vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
-    let pin = |commit, made| Pin { commit, kind: PinKind::Snapshot, name: b"x".into(), made, held_until: None };
-    let refused = volume.vfs.change_history(|header, now| vec![HistoryChange::Pin(pin(header.commit, now))]);
-    assert!(refused.is_err(), "no history is kept");
+    let refused = volume.vfs.create_snapshot("x", None).expect_err("no history is kept");
+    assert!(refused.to_string().contains("keeps no history"), "{refused}");
     volume.vfs.write(file, 0, b"content", weft_vfs::Writer::Privileged).expect("written");
     volume.vfs.sync().expect("synced");
     keep(&volume);
@@ -59,4 +57,29 @@ fn times_of_commits_do_not_go_back_with_the_clock() {
     }
     let commits = volume.store.commits(weft_store::CommitNo(0), 100).expect("readable");
     assert!(commits.len() >= 6 && commits.is_sorted_by(|one, next| one.time < next.time), "{commits:?}");
+}
+
+#[test]
+fn snapshots_have_names_of_their_own_and_are_held() {
+    let volume = Volume::new();
+    keep(&volume);
+    let why = |result: Result<weft_store::CommitNo>| result.expect_err("refused").to_string();
+    for name in ["", "now", "yesterday", "@5", "-5m", "2026-11-28", "a/b", "..", "a\nb", &"x".repeat(256)] {
+        assert!(why(volume.vfs.create_snapshot(name, None)).contains("cannot be the name"), "{name}");
+    }
+    volume.clock.set(Timestamp(1000));
+    let first = volume.vfs.create_snapshot("kept", Some(Timestamp(5000))).expect("made");
+    assert!(why(volume.vfs.create_snapshot("kept", None)).contains("already"));
+    assert!(why(volume.vfs.delete_snapshot("other")).contains("there is no snapshot"));
+    assert!(why(volume.vfs.delete_snapshot("kept")).contains("held"));
+    assert!(why(volume.vfs.hold_snapshot("kept", Timestamp(4000))).contains("held for longer"));
+    volume.vfs.hold_snapshot("kept", Timestamp(6000)).expect("held");
+    assert!(why(volume.vfs.end_history()).contains("kept"));
+    volume.clock.set(Timestamp(5500));
+    assert!(why(volume.vfs.delete_snapshot("kept")).contains("held"));
+    volume.clock.set(Timestamp(6001));
+    assert!(volume.store.is_kept(first).expect("readable"));
+    volume.vfs.delete_snapshot("kept").expect("deleted");
+    volume.vfs.end_history().expect("ended");
+    assert_eq!(volume.store.history().expect("readable"), None);
 }

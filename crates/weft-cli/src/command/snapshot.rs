@@ -1,0 +1,87 @@
+//! `weft snapshot`.
+
+use super::history::{in_target, ordered};
+use crate::arguments::{NamedSnapshot, Snapshot, SnapshotCommand};
+use crate::mounted::volume_named;
+use crate::shown;
+use anyhow::{Context, Result};
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+use weft_store::{CommitRow, OpenOptions, Pin, PinKind, Timestamp};
+use weft_vfs::{Clock, SystemClock};
+
+/// Makes, lists, holds or deletes a snapshot.
+pub fn run(arguments: &Snapshot) -> Result<ExitCode> {
+    match &arguments.command {
+        SnapshotCommand::Create(create) => make(&create.snapshot, create.hold.map(|span| later(span.0)))?,
+        SnapshotCommand::List(list) => print(&list.volume, list.json)?,
+        SnapshotCommand::Delete(snapshot) => delete(snapshot)?,
+        SnapshotCommand::Hold(hold) => hold_until(&hold.snapshot, later(hold.time.0))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The time after so many nanoseconds.
+fn later(span: i64) -> Timestamp {
+    Timestamp(SystemClock.now().0.saturating_add(span))
+}
+
+fn make(snapshot: &NamedSnapshot, until: Option<Timestamp>) -> Result<()> {
+    let NamedSnapshot { volume, name } = snapshot;
+    let order = format!("/snapshots/create/{}/{}", in_target(name), until.map_or(0, |until| until.0));
+    let commit = ordered(volume, &order, |vfs| vfs.create_snapshot(name, until));
+    let commit = commit.with_context(|| format!("cannot make a snapshot of volume {}", shown::path(volume)))?;
+    let held = until.map(|until| format!(", held until {}", shown::time(until))).unwrap_or_default();
+    outln!("snapshot {}: commit {commit}{held}", shown::message(name));
+    Ok(())
+}
+
+fn delete(snapshot: &NamedSnapshot) -> Result<()> {
+    let NamedSnapshot { volume, name } = snapshot;
+    let order = format!("/snapshots/delete/{}", in_target(name));
+    let deleted = ordered(volume, &order, |vfs| vfs.delete_snapshot(name));
+    deleted.with_context(|| format!("cannot delete a snapshot of volume {}", shown::path(volume))).map(drop)
+}
+
+fn hold_until(snapshot: &NamedSnapshot, until: Timestamp) -> Result<()> {
+    let NamedSnapshot { volume, name } = snapshot;
+    let order = format!("/snapshots/hold/{}/{}", in_target(name), until.0);
+    let held = ordered(volume, &order, |vfs| vfs.hold_snapshot(name, until));
+    held.with_context(|| format!("cannot hold a snapshot of volume {}", shown::path(volume)))?;
+    outln!("snapshot {}: held until {}", shown::message(name), shown::time(until));
+    Ok(())
+}
+
+fn print(volume: &Path, as_json: bool) -> Result<()> {
+    let location = volume_named(volume)?;
+    let opened = location.engine().open_beside(OpenOptions::default());
+    let store = opened.with_context(|| format!("cannot open volume {location}"))?.store;
+    let mut snapshots = Vec::new();
+    for pin in store.pins()?.into_iter().filter(|pin| pin.kind == PinKind::Snapshot) {
+        let commit = store.commits(pin.commit, 1)?.into_iter().find(|row| row.number == pin.commit);
+        snapshots.push((pin, commit));
+    }
+    if as_json {
+        let all = snapshots.iter().map(|(pin, commit)| as_value(pin, commit.as_ref())).collect::<Vec<_>>();
+        outln!("{:#}", json!(all));
+        return Ok(());
+    }
+    for (pin, _) in snapshots {
+        let name = shown::message(&String::from_utf8_lossy(&pin.name));
+        let held = pin.held_until.map(|until| format!("  held until {}", shown::time(until))).unwrap_or_default();
+        outln!("{}  commit {}  {name}{held}", shown::time(pin.made), pin.commit.0);
+    }
+    Ok(())
+}
+
+fn as_value(pin: &Pin, commit: Option<&CommitRow>) -> serde_json::Value {
+    json!({
+        "name": String::from_utf8_lossy(&pin.name),
+        "commit": pin.commit.0,
+        "made": shown::time(pin.made),
+        "committed": commit.map(|row| shown::time(row.time)),
+        "root_digest": commit.and_then(|row| row.root).map(|root| weft_digest::hex(&root)),
+        "held_until": pin.held_until.map(shown::time),
+    })
+}

@@ -1,0 +1,82 @@
+//! What users have kept of the past: by a rule, and as snapshots.
+
+use crate::volume::Vfs;
+use weft_store::history::Rule;
+use weft_store::{CommitNo, HistoryChange, Moment, Pin, PinKind, Timestamp};
+use weft_tree::{Error, Result};
+
+/// Bytes in the name of a snapshot.
+const NAME_BYTES_MAX: usize = 255;
+
+impl Vfs {
+    /// Keeps history by `rule` from now on, or by that rule instead of another one. Refused if it is
+    /// no rule; other errors as of [`Vfs::change_history`].
+    pub fn keep_history(&self, rule: &str) -> Result<CommitNo> {
+        let rule = rule.parse::<Rule>().map_err(|why| refused(why.to_string()))?;
+        self.change_history(|_, _| {
+            let readers = self.store.history()?.map(|history| history.readers).unwrap_or_default();
+            Ok(vec![HistoryChange::Keep(rule.to_string(), readers)])
+        })
+    }
+
+    /// Keeps no history any more, and removes what there is. Refused while there are snapshots.
+    pub fn end_history(&self) -> Result<CommitNo> {
+        self.change_history(|_, _| Ok(self.store.history()?.map(|_| HistoryChange::End).into_iter().collect()))
+    }
+
+    /// Keeps the volume as it is now, as the snapshot `name`, which nobody removes before
+    /// `held_until`. Returns its commit. Refused if there is one of that name, if the name could be
+    /// taken for a time or a path, and where no history is kept.
+    pub fn create_snapshot(&self, name: &str, held_until: Option<Timestamp>) -> Result<CommitNo> {
+        refuse_name(name)?;
+        self.change_history(|header, made| {
+            if self.find_snapshot(name)?.is_some() {
+                return Err(refused(format!("there is a snapshot '{name}' already")));
+            }
+            let (kind, name) = (PinKind::Snapshot, name.as_bytes().to_vec());
+            Ok(vec![HistoryChange::Pin(Pin { commit: header.commit, kind, name, made, held_until })])
+        })
+    }
+
+    /// Removes the snapshot `name`. Refused while it is held.
+    pub fn delete_snapshot(&self, name: &str) -> Result<CommitNo> {
+        self.change_history(|_, _| {
+            let Pin { commit, kind, name, .. } = self.snapshot(name)?;
+            Ok(vec![HistoryChange::Unpin(commit, kind, name)])
+        })
+    }
+
+    /// Holds the snapshot `name`, which nobody removes before `until`. Refused if it is held for
+    /// longer.
+    pub fn hold_snapshot(&self, name: &str, until: Timestamp) -> Result<CommitNo> {
+        self.change_history(|_, _| {
+            let pin = self.snapshot(name)?;
+            Ok(vec![HistoryChange::Pin(Pin { held_until: Some(until), ..pin })])
+        })
+    }
+
+    fn snapshot(&self, name: &str) -> Result<Pin> {
+        self.find_snapshot(name)?.ok_or_else(|| refused(format!("there is no snapshot '{name}'")))
+    }
+
+    fn find_snapshot(&self, name: &str) -> Result<Option<Pin>> {
+        let is_it = |pin: &Pin| pin.kind == PinKind::Snapshot && pin.name == name.as_bytes();
+        Ok(self.store.pins()?.into_iter().find(is_it))
+    }
+}
+
+/// Refuses a name by which a snapshot could not be found again.
+fn refuse_name(name: &str) -> Result<()> {
+    let is_path = name.contains(['/', '\0']) || matches!(name, "." | "..");
+    let is_found = name.parse::<Moment>().is_ok_and(|moment| moment == Moment::Snapshot(name.to_owned()));
+    match is_found && !is_path && name.len() <= NAME_BYTES_MAX && !name.contains(char::is_control) {
+        true => Ok(()),
+        false => Err(refused(format!(
+            "'{name}' cannot be the name of a snapshot: it must be no time and no path, and not begin with '@' or '-'"
+        ))),
+    }
+}
+
+fn refused(why: String) -> Error {
+    weft_store::Error::Unusable(why).into()
+}
