@@ -9,8 +9,8 @@ use weft_tree::{Error, Result};
 const NAME_BYTES_MAX: usize = 255;
 
 impl Vfs {
-    /// Keeps history by `rule` from now on, or by that rule instead of another one. Refused if it is
-    /// no rule; other errors as of [`Vfs::change_history`].
+    /// Keeps history by `rule` from now on, or by that rule instead of another one. Refused if it
+    /// is no rule; other errors as of [`Vfs::change_history`].
     pub fn keep_history(&self, rule: &str) -> Result<CommitNo> {
         let rule = rule.parse::<Rule>().map_err(|why| refused(why.to_string()))?;
         self.change_history(|_, _| {
