@@ -5,7 +5,7 @@ use super::connection::{Call, Connection, Parameter};
 use super::read::{self, get, int, unsigned};
 use super::statements::history;
 use crate::Name;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::history::fork::forks_at;
 use crate::missing::refuse_xattrs;
 use crate::past::{History, HistoryFor, Pin, PinKind};
@@ -40,6 +40,23 @@ impl PastCommit {
 
     fn forks(&self) -> Parameter {
         Box::new(self.forks.clone())
+    }
+
+    /// Asks for rows as of the commit. `Unusable` if it is not kept: any of them may be gone then.
+    /// That is asked behind them, as one that is still kept was kept before.
+    fn ask(
+        &self,
+        connection: &mut Connection,
+        statement: &'static str,
+        parameters: Vec<Parameter>,
+    ) -> Result<Vec<Row>> {
+        let calls = [Call::new(statement, parameters), Call::new(history::IS_KEPT, vec![self.number()])];
+        let mut found = connection.query_all(WHAT, &calls)?.into_iter();
+        let (rows, kept) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+        match kept.is_empty() {
+            false => Ok(rows),
+            true => Err(Error::Unusable(format!("commit {} is not kept any more", self.commit.0))),
+        }
     }
 }
 
@@ -133,13 +150,13 @@ pub(super) fn inodes(
     }
     // One is mostly looked for by its number. Its index finds it without a look at all after it.
     if limit == 1 {
-        let rows = connection.query(WHAT, history::INODE_AT, vec![parameter(from.0), at.number()])?;
+        let rows = at.ask(connection, history::INODE_AT, vec![parameter(from.0), at.number()])?;
         if let Some(row) = rows.first() {
             return version_row(row).map(|(inode, since, _)| vec![(inode, since)]);
         }
     }
     let parameters = vec![parameter(from.0), at.number(), parameter(limit as u64)];
-    let rows = connection.query(WHAT, history::INODES_AT, parameters)?;
+    let rows = at.ask(connection, history::INODES_AT, parameters)?;
     let mut inodes = Vec::with_capacity(rows.len());
     for row in &rows {
         match version_row(row) {
@@ -176,7 +193,7 @@ fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
 /// The entry `name` of `parent`.
 pub(super) fn name(connection: &mut Connection, at: &PastCommit, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
     let name = Box::new(name.as_bytes().to_vec());
-    let rows = connection.query(WHAT, history::NAME_AT, vec![parameter(parent.0), name, at.number(), at.forks()])?;
+    let rows = at.ask(connection, history::NAME_AT, vec![parameter(parent.0), name, at.number(), at.forks()])?;
     rows.first().map(|row| name_row(row, parent)).transpose()
 }
 
@@ -189,7 +206,7 @@ pub(super) fn names(
 ) -> Result<Vec<NameRow>> {
     let place = [parent.0, after.0].map(parameter);
     let parameters = place.into_iter().chain([at.number(), at.forks(), parameter(limit as u64)]).collect();
-    let rows = connection.query(WHAT, history::NAMES_AT, parameters)?;
+    let rows = at.ask(connection, history::NAMES_AT, parameters)?;
     rows.iter().map(|row| name_row(row, parent)).collect()
 }
 
@@ -203,7 +220,7 @@ pub(super) fn extents(
     let statement = if connection.lies_apart { history::EXTENTS_AT_APART } else { history::EXTENTS_AT };
     let place = [ino.0, range.start, range.end].map(parameter);
     let parameters = place.into_iter().chain([at.number(), at.forks()]).collect();
-    let rows = connection.query(WHAT, statement, parameters)?;
+    let rows = at.ask(connection, statement, parameters)?;
     // A kept commit needs them, so no commit removes them meanwhile.
     let others = read::others(connection, &rows, &[])?;
     let extent = |row| {
@@ -216,7 +233,7 @@ pub(super) fn extents(
 /// Extended attributes of `ino`.
 pub(super) fn xattrs(connection: &mut Connection, at: &PastCommit, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
     let parameters = vec![parameter(ino.0), at.number(), at.forks()];
-    let mut rows = connection.query(WHAT, history::XATTRS_AT, parameters)?;
+    let mut rows = at.ask(connection, history::XATTRS_AT, parameters)?;
     // It comes last; an inode that was not there has none.
     if let Some(count) = rows.pop_if(|row| row.try_get::<_, Option<&[u8]>>(0).is_ok_and(|name| name.is_none())) {
         refuse_xattrs(ino, rows.len() as u64, unsigned(&count, 2)?)?;
@@ -230,7 +247,7 @@ pub(super) fn xattrs(connection: &mut Connection, at: &PastCommit, ino: Ino) -> 
 
 /// The digest of `ino`.
 pub(super) fn digest(connection: &mut Connection, at: &PastCommit, ino: Ino) -> Result<Option<Digest>> {
-    let rows = connection.query(WHAT, history::DIGEST_AT, vec![parameter(ino.0), at.number()])?;
+    let rows = at.ask(connection, history::DIGEST_AT, vec![parameter(ino.0), at.number()])?;
     let Some(row) = rows.first() else { return Ok(None) };
     let Some(until) = until(row, 3)? else { return read::digest_and_sum(row, 0, ino) };
     let since = CommitNo(unsigned(row, 2)?);

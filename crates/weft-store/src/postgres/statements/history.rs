@@ -215,6 +215,9 @@ statements! {
     RETENTION = "SELECT rule, readers, first, swept, sum FROM retention WHERE OF_VOLUME AND id = 1";
     PINS = "SELECT commit_number, kind, name, made, held_until, sum FROM pins WHERE OF_VOLUME AND commit_number >= $1 \
             AND commit_number <= $2 ORDER BY commit_number, kind, name";
+    /// A row if commit $1 is kept.
+    IS_KEPT = "SELECT id FROM retention WHERE OF_VOLUME AND id = 1 AND (first <= $1 \
+               OR EXISTS (SELECT 1 FROM pins WHERE commit_number = $1))";
     COMMIT_AT = "SELECT number, time, op, root_digest, previous_digest, sum FROM commits WHERE OF_VOLUME AND time <= $1 \
                  ORDER BY time DESC, number DESC LIMIT 1";
 
