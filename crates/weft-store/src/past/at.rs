@@ -23,6 +23,9 @@ const ROWS_MAX: u64 = 1 << 18;
 /// Blocks of a file, each with its index.
 type Extents = [(u64, BlockRef)];
 
+/// Growth of the part of a file in which a block is looked for.
+const WIDER: u64 = 32;
+
 /// The rows of a store as of one commit, and its blocks. Nothing can be committed.
 ///
 /// Access times are those that an inode's row had last, before something else of it changed. The
@@ -118,7 +121,8 @@ impl RowStore for At {
         self.store.extents_at(self.commit, ino, range)
     }
 
-    /// Reads no more rows than twice those that lie between the end of the range and the block.
+    /// Reads no more rows than [`WIDER`] times those that lie between the end of the range and the
+    /// block, and asks a few times where there is none.
     fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
         let (Nth::FromStart(skipped) | Nth::FromEnd(skipped)) = nth;
         let mut width = skipped.saturating_add(1);
@@ -135,7 +139,7 @@ impl RowStore for At {
             if block.is_some() || part == range {
                 return Ok(block.map(|(index, _)| *index));
             }
-            width = width.saturating_mul(2);
+            width = width.saturating_mul(WIDER);
         }
     }
 
