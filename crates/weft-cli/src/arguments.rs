@@ -163,7 +163,7 @@ pub enum Command {
     /// Make, list, hold and delete snapshots of a volume: moments of it that stay
     ///
     /// Also while it is mounted and busy. A volume has snapshots while it keeps history ('weft
-    /// history').
+    /// history'). Exit code 0: it was done. 1: it could not be. 2: wrong usage.
     #[command(after_long_help = examples::HISTORY)]
     Snapshot(Snapshot),
     /// Make a pair of keys to sign with; they are minisign's

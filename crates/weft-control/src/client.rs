@@ -55,7 +55,10 @@ impl std::error::Error for Unanswered {}
 impl From<io::Error> for Unanswered {
     fn from(error: io::Error) -> Unanswered {
         match error.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::NotFound => Unanswered::Gone,
+            // One that ends takes what was not answered with it.
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+                Unanswered::Gone
+            }
             ErrorKind::WouldBlock | ErrorKind::TimedOut => Unanswered::Silent,
             _ => Unanswered::Failed(error),
         }

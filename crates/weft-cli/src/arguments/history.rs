@@ -52,6 +52,8 @@ pub enum SnapshotCommand {
     /// Exit code 0: it is kept. 1: it could not be. 2: wrong usage.
     Create(CreateSnapshot),
     /// List the snapshots of a volume
+    ///
+    /// Exit code 0: they are listed. 1: they could not be. 2: wrong usage.
     List(ListSnapshots),
     /// Delete a snapshot; refused while it is held
     ///

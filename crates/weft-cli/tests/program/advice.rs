@@ -90,7 +90,10 @@ fn a_database_that_sqlite_cannot_read_is_salvaged_says_each_command() {
     };
     // A page of a tree.
     let mut broken = whole.clone();
-    (0..4096).for_each(|at| broken[3 * 4096 + at] = (at * 7 % 251) as u8);
+    let ask = "SELECT rootpage FROM sqlite_schema WHERE name = 'fileatt'";
+    let root = std::process::Command::new("sqlite3").arg("-readonly").arg(&database).arg(ask).output().unwrap().stdout;
+    let first = (String::from_utf8_lossy(&root).trim().parse::<usize>().unwrap() - 1) * 4096;
+    (0..4096).for_each(|at| broken[first + at] = (at * 7 % 251) as u8);
     std::fs::write(&database, broken).unwrap();
     for (arguments, code) in [
         (&["check", "v"][..], 1),

@@ -230,6 +230,11 @@ impl Writer {
         rows.map_err(failed)?.collect::<rusqlite::Result<_>>().map_err(failed)
     }
 
+    /// Returns what is kept of the past; none if nothing is.
+    pub(super) fn history(&self) -> Option<&History> {
+        self.history.as_ref()
+    }
+
     /// Returns the place of the next block.
     pub(super) fn tail(&self) -> Tail {
         self.tail

@@ -399,6 +399,7 @@ fn finish(parts: Parts, header: Header, layout: Layout) -> Result<Volume> {
     let store = SqliteStore {
         layout: layout.clone(),
         header: Mutex::new(header),
+        history: Mutex::new(writer.history().cloned()),
         writer: Mutex::new(writer),
         room,
         readers: Readers::new(&layout, parts.access, names.clone()),

@@ -118,6 +118,7 @@ impl Transaction for SqliteTransaction<'_> {
             header.commit = batch.commit;
             header.counters = batch.counters;
         }
+        *self.store.history.lock() = self.writer.history().cloned();
         self.store.readers.end_transactions();
         let durability = self.durability;
         self.writer.after_commit(durability);
