@@ -89,7 +89,10 @@ impl Past {
         }
         let key = (pin.commit, pin.kind, pin.name.clone());
         if self.pins.get(&key).is_some_and(|old| old.held_until > pin.held_until) {
-            return Err(Error::Unusable("it is held for longer".into()));
+            return Err(Error::Unusable(format!(
+                "snapshot '{}' is held for longer",
+                String::from_utf8_lossy(&pin.name)
+            )));
         }
         self.pins.insert(key, pin.clone());
         Ok(())
@@ -99,7 +102,7 @@ impl Past {
         let Some(pin) = self.pins.get(&key) else { return Ok(()) };
         if pin.held_until.is_some_and(|until| until > batch.time) {
             let name = String::from_utf8_lossy(&pin.name);
-            return Err(Error::Unusable(format!("snapshot '{name}' may not be removed yet")));
+            return Err(Error::Unusable(format!("snapshot '{name}' is held")));
         }
         self.pins.remove(&key);
         if !self.keeps(key.0) {

@@ -383,7 +383,11 @@ proptest! {
     fn a_volume_of_one_file_shows_each_kept_commit_as_it_was(steps in steps()) {
         follow_in_files(&steps, HOMES[1])?;
     }
+}
 
+proptest! {
+    // Each answer is a round trip.
+    #![proptest_config(config(8))]
     #[test]
     fn a_volume_in_postgresql_shows_each_kept_commit_as_it_was(steps in steps()) {
         follow_in_postgresql(&steps)?;

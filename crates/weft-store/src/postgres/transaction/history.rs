@@ -116,7 +116,10 @@ impl Kept {
             return Err(not_kept(pin.commit));
         }
         if self.pins.get(&key(pin)).is_some_and(|old| old.held_until > pin.held_until) {
-            return Err(Error::Unusable(format!("{} is held for longer", String::from_utf8_lossy(&pin.name))));
+            return Err(Error::Unusable(format!(
+                "snapshot '{}' is held for longer",
+                String::from_utf8_lossy(&pin.name)
+            )));
         }
         self.pins.insert(key(pin), pin.clone());
         Ok(())
@@ -126,7 +129,7 @@ impl Kept {
         let Some(pin) = self.pins.get(key) else { return Ok(()) };
         if pin.held_until.is_some_and(|until| until > batch.time) {
             let name = String::from_utf8_lossy(&pin.name);
-            return Err(Error::Unusable(format!("snapshot '{name}' may not be removed yet")));
+            return Err(Error::Unusable(format!("snapshot '{name}' is held")));
         }
         self.pins.remove(key);
         let is_pinned = self.is_pinned(key.0);

@@ -153,7 +153,10 @@ impl Retaining<'_> {
         }
         let is_same = |other: &&Pin| (other.commit, other.kind, &other.name) == (pin.commit, pin.kind, &pin.name);
         if pins.iter().find(is_same).is_some_and(|old| old.held_until > pin.held_until) {
-            return Err(Error::Unusable(format!("{} is held for longer", String::from_utf8_lossy(&pin.name))));
+            return Err(Error::Unusable(format!(
+                "snapshot '{}' is held for longer",
+                String::from_utf8_lossy(&pin.name)
+            )));
         }
         let statement = "INSERT OR REPLACE INTO pins (commit_number, kind, name, made, held_until, sum) \
                          VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -167,7 +170,7 @@ impl Retaining<'_> {
         let is_it = |pin: &&Pin| (pin.commit, pin.kind, &pin.name[..]) == (commit, kind, name);
         let Some(pin) = pins.iter().find(is_it) else { return Ok(()) };
         if pin.held_until.is_some_and(|until| until > self.batch.time) {
-            return Err(Error::Unusable(format!("{} is held", String::from_utf8_lossy(name))));
+            return Err(Error::Unusable(format!("snapshot '{}' is held", String::from_utf8_lossy(name))));
         }
         self.execute(
             "DELETE FROM pins WHERE commit_number = ?1 AND kind = ?2 AND name = ?3",
