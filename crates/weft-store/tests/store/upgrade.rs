@@ -188,14 +188,23 @@ pub fn has_what_the_old_program_wrote(store: &dyn Store) {
 
 #[test]
 fn volumes_that_older_programs_made_are_upgraded_whole() {
-    for (from, tables) in [(3, include_str!("../data/format-3.sql")), (5, include_str!("../data/format-5.sql"))] {
+    let tables = [
+        (3, include_str!("../data/format-3.sql")),
+        (5, include_str!("../data/format-5.sql")),
+        (6, include_str!("../data/format-6.sql")),
+    ];
+    for (from, tables) in tables {
         let (_directory, path) = load(tables);
         assert_eq!(run(&path, Upgrade::Now).expect("upgraded").from, from);
         has_what_the_old_program_wrote(&*open(&path).expect("opens").store);
         let found = look(&path, Repair::No);
         assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
     }
-    let tables = [(4, include_str!("../data/format-4.sql")), (5, include_str!("../data/format-5-postgres.sql"))];
+    let tables = [
+        (4, include_str!("../data/format-4.sql")),
+        (5, include_str!("../data/format-5-postgres.sql")),
+        (6, include_str!("../data/format-6-postgres.sql")),
+    ];
     for (from, tables) in tables {
         let (address, _) = load_into_postgres(tables);
         assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded").from, from);
