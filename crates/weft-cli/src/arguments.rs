@@ -164,7 +164,7 @@ pub enum Command {
     ///
     /// Also while it is mounted and busy. A volume has snapshots while it keeps history ('weft
     /// history'). Exit code 0: it was done. 1: it could not be. 2: wrong usage.
-    #[command(after_long_help = examples::HISTORY)]
+    #[command(after_long_help = examples::SNAPSHOT)]
     Snapshot(Snapshot),
     /// Make a pair of keys to sign with; they are minisign's
     ///

@@ -60,6 +60,13 @@ Examples:
     weft history set photos.weft 'all 1d, hourly 7d, daily 30d'
     weft history set photos.weft off";
 
+pub const SNAPSHOT: &str = "\
+Examples:
+    weft snapshot create photos.weft before-the-upgrade
+    weft mount --at before-the-upgrade photos.weft /mnt/before
+    weft snapshot list photos.weft
+    weft snapshot delete photos.weft before-the-upgrade";
+
 pub const SIGN: &str = "\
 Examples:
     weft keygen me.key me.pub
