@@ -223,3 +223,24 @@ fn snapshots_are_made_of_a_busy_mount_and_stay_until_they_are_deleted() {
     place.weft(&["export", "--at", "first one", "v", "gone"]).fails_with("there is no snapshot 'first one'");
     place.weft(&["check", "--read-data", "v"]).well();
 }
+
+#[test]
+fn damage_of_what_a_snapshot_alone_has_is_told_with_the_commits() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "--history", ALL, "v"]).well();
+    let directory = place.directory("m");
+    place.mount();
+    std::fs::write(directory.join("old"), (0..200_000u32).map(|at| (at % 251) as u8).collect::<Vec<_>>()).unwrap();
+    place.weft(&["snapshot", "create", "m", "kept"]).well();
+    std::fs::remove_file(directory.join("old")).unwrap();
+    place.umount();
+    let segment = place.path("v/segments/00000001.seg");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[1000] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    for command in [&["check", "--read-data", "v"][..], &["scrub", "v"]] {
+        let said = place.weft(command);
+        assert!(said.code == 1 && said.out.contains("as of commits"), "{command:?}: {said:?}");
+    }
+    place.weft(&["export", "--at", "kept", "v", "then"]).fails_with("old");
+}

@@ -8,7 +8,7 @@
 mod files;
 
 use super::blocks::{bytes_at_place, run_of};
-use super::check::{Offender, path_of, survey};
+use super::check::{Offender, damaged_in_the_past, path_of, survey};
 use super::damaged_bytes::{DamagedBytes, LOST, PAST_END};
 use super::digests::Rows;
 use super::lost_segments;
@@ -178,7 +178,28 @@ impl Scrub<'_> {
                 found.add(sql(ino.0), sql(first)..sql(first + length), sql(block.0), why.into());
             }
         }
-        found.findings(|ino| self.path(Ino(ino.unsigned_abs())))
+        let mut findings = found.findings(|ino| self.path(Ino(ino.unsigned_abs())))?;
+        findings.extend(self.name_in_the_past(damaged)?);
+        Ok(findings)
+    }
+
+    /// The same of blocks that earlier commits alone have.
+    fn name_in_the_past(&self, damaged: &BTreeSet<BlockId>) -> Result<Vec<Finding>> {
+        let all = "SELECT ino, since, until, block FROM extents_history e \
+                   WHERE NOT EXISTS (SELECT 1 FROM extents x WHERE x.block = e.block) ORDER BY ino, since, idx";
+        let mut statement = self.connection.prepare(all).map_err(failed)?;
+        let mut rows = statement.query(()).map_err(failed)?;
+        let mut findings = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            let number = |column| row.get::<_, i64>(column).map_err(failed);
+            let block = number(3)?;
+            if damaged.contains(&BlockId(block.unsigned_abs())) {
+                let found = self.block(BlockId(block.unsigned_abs())).ok().flatten();
+                let why = found.map_or(OTHER_BYTES, |row| self.why(&row));
+                findings.push(damaged_in_the_past(number(0)?, (number(1)?, number(2)?), block, why));
+            }
+        }
+        Ok(findings)
     }
 
     /// The reason that the bytes of a block are not those that were written.

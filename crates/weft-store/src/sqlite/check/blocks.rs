@@ -4,6 +4,7 @@ use super::rules::{Rule, rule};
 use super::{Checker, Progress, failed};
 use crate::Error;
 use crate::error::{ErrorKind, Result};
+use crate::finding::{Finding, Subject};
 use crate::row::{BlockRef, Place};
 use crate::sqlite::blocks::bytes_at_place;
 use crate::sqlite::damaged_bytes::{DamagedBytes, LOST, PAST_END};
@@ -66,6 +67,11 @@ const FILES: &str = "SELECT CAST(e.ino AS INTEGER), CAST(e.idx * v.block_size AS
     FROM volume v CROSS JOIN extents e JOIN blocks b ON b.id = e.block JOIN bad ON bad.block = e.block \
     ORDER BY e.ino, e.idx";
 
+/// Versions that name a damaged block which no file of the present has.
+const PAST_FILES: &str = "SELECT CAST(e.ino AS INTEGER), CAST(e.since AS INTEGER), CAST(e.until AS INTEGER), \
+    CAST(e.block AS INTEGER), bad.why FROM extents_history e JOIN bad ON bad.block = e.block \
+    WHERE NOT EXISTS (SELECT 1 FROM extents x WHERE x.block = e.block) ORDER BY e.ino, e.since, e.idx";
+
 /// Counts the references to each block.
 pub(super) const REFS: &str = "INSERT INTO refs_of SELECT block, count(*) FROM \
     (SELECT block FROM extents UNION ALL SELECT block FROM extents_history) GROUP BY block";
@@ -73,6 +79,13 @@ pub(super) const REFS: &str = "INSERT INTO refs_of SELECT block, count(*) FROM \
 const MISSING_BYTES: &str = "INSERT INTO bad SELECT b.id, CASE WHEN y.id IS NULL THEN 'has no bytes' \
     ELSE 'has another length than its row says' END FROM blocks b LEFT JOIN block_bytes y ON y.id = b.id \
     WHERE b.segment IS NULL AND (y.id IS NULL OR typeof(y.bytes) <> 'blob' OR length(y.bytes) <> b.length)";
+
+/// Tells of a damaged block that inode `ino` had from a commit on until another one alone.
+pub(in crate::sqlite) fn damaged_in_the_past(ino: i64, (since, until): (i64, i64), block: i64, why: &str) -> Finding {
+    let last = until - 1;
+    let what = format!("block {block} {why}; inode {ino} has it as of commits {since} to {last} alone");
+    Finding::damage(what).about(Subject::Bytes)
+}
 
 /// Blocks verified between two reports of progress.
 const REPORTED: u64 = 256;
@@ -114,6 +127,18 @@ impl Checker<'_> {
         }
         let findings = damaged.findings(|ino| self.path(ino, None))?;
         self.findings.extend(findings);
+        self.past_files()
+    }
+
+    /// Damaged blocks that earlier commits alone have.
+    fn past_files(&mut self) -> Result<()> {
+        let mut statement = self.connection.prepare(PAST_FILES).map_err(failed)?;
+        let read = |row: &rusqlite::Row<'_>| {
+            let held = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
+            Ok(damaged_in_the_past(row.get(0)?, held, row.get(3)?, &row.get::<_, String>(4)?))
+        };
+        let rows = statement.query_map((), read).map_err(failed)?;
+        self.findings.extend(rows.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?);
         Ok(())
     }
 
