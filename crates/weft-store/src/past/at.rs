@@ -121,8 +121,8 @@ impl RowStore for At {
         self.store.extents_at(self.commit, ino, range)
     }
 
-    /// Reads no more rows than [`WIDER`] times those that lie between the end of the range and the
-    /// block, and asks a few times where there is none.
+    /// Looks in parts of the file, each many times the one before: so it asks a few times where
+    /// there is no such block, and reads some rows too many where it lies far off.
     fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
         let (Nth::FromStart(skipped) | Nth::FromEnd(skipped)) = nth;
         let mut width = skipped.saturating_add(1);
