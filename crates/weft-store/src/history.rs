@@ -6,6 +6,7 @@
 
 mod due;
 pub(crate) mod fork;
+pub(crate) mod kept;
 mod rule;
 mod thinning;
 

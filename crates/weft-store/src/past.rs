@@ -18,7 +18,7 @@ use crate::store::RowStore;
 use std::ops::Range;
 use weft_digest::Digest;
 
-/// What a volume keeps of its past.
+/// The part of its past that a volume keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     /// The rule by which commits are kept, as it is written.
@@ -121,7 +121,7 @@ pub enum HistoryChange {
 /// Reads rows as of earlier commits. All that is asked as of a commit which is not kept is
 /// undefined: ask [`PastStore::is_kept`] first.
 pub trait PastStore: RowStore {
-    /// What is kept of the past; none while history is off.
+    /// Returns what is kept of the past; none while history is off.
     fn history(&self) -> Result<Option<History>> {
         Ok(None)
     }

@@ -132,7 +132,7 @@ const LOG_BYTES_MAX: u64 = 256 << 20;
 pub struct SqliteStore {
     layout: Layout,
     header: Mutex<Header>,
-    /// What is kept of the past as of the last commit, where this process makes the commits.
+    /// The history as of the last commit, where this process makes the commits.
     history: Mutex<Option<History>>,
     /// Closed before the writer, whose last checkpoint would else wait for what they see.
     readers: Readers,

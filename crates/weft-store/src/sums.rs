@@ -187,7 +187,7 @@ pub(crate) fn content(digest: i64, since: CommitNo, until: CommitNo) -> i64 {
     add(version(digest, until), references(int(since.0).wrapping_shl(CONTENT_SHIFT)))
 }
 
-/// What is kept of the past ([`crate::History`]).
+/// The sum of the row that says what is kept of the past ([`crate::History`]).
 pub(crate) fn retention(history: &History) -> i64 {
     let sum =
         Sum::of("retention").int(1).odd(b't', history.rule.as_bytes()).odd(b't', history.readers.name().as_bytes());

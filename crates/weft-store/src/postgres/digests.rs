@@ -49,7 +49,7 @@ pub(super) struct Known {
     entries: FxHashMap<(Ino, Name), Option<Digest>>,
     branches: FxHashMap<(Ino, Bytes), Option<Bytes>>,
     nodes: FxHashMap<(Ino, u32, u64), Option<Bytes>>,
-    /// What tells if a row that is put differs from that which is there.
+    /// Tells if a row that is put differs from that which is there.
     ages: FxHashMap<Ino, Age>,
 }
 

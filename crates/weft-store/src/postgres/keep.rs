@@ -60,7 +60,7 @@ pub(super) struct Keeping {
     forks: Vec<i64>,
 }
 
-/// What `batch` replaces.
+/// The rows that `batch` replaces.
 pub(super) struct Replaced<'a> {
     pub(super) batch: &'a Batch,
     pub(super) changes: &'a Changes,

@@ -75,7 +75,7 @@ fn of_version(sum: i64, until: Option<CommitNo>) -> i64 {
     until.map_or(sum, |until| sums::version(sum, until))
 }
 
-/// What is kept, by the row of it.
+/// Reads what is kept from its row.
 fn history_row(row: &Row) -> Result<History> {
     let readers =
         HistoryFor::named(&get::<String>(row, 1)?).ok_or_else(|| read::bad("readers of the past that are none"))?;
@@ -94,7 +94,7 @@ fn pin_row(row: &Row) -> Result<Pin> {
     Ok(pin)
 }
 
-/// What is kept, and the pins of commits in `range`.
+/// Returns the history, and the pins of commits in `range`.
 pub(super) fn kept(
     connection: &mut Connection,
     (from, to): (CommitNo, CommitNo),
@@ -106,7 +106,7 @@ pub(super) fn kept(
     Ok((retention.first().map(history_row).transpose()?, pins.iter().map(pin_row).collect::<Result<_>>()?))
 }
 
-/// What is kept.
+/// Returns the history.
 pub(super) fn history(connection: &mut Connection) -> Result<Option<History>> {
     let rows = connection.query(WHAT, history::RETENTION, Vec::new())?;
     rows.first().map(history_row).transpose()

@@ -22,6 +22,7 @@ use super::wal::Wal;
 use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
+use crate::history::kept::COMMITS_KEPT;
 use crate::log::{Behind, Loss};
 use crate::past::History;
 use crate::references::{ExtentPlan, References};
@@ -43,9 +44,6 @@ const WAL_BYTES_MAX: u64 = 32 << 20;
 
 /// Bytes of freed space after which commits are made durable, so that it can be given back.
 const FREED_BYTES_MAX: u64 = 64 << 20;
-
-/// Last commits that stay in `commits`, whatever is kept of the past.
-pub(super) const COMMITS_KEPT: u64 = 1024;
 
 /// The one connection that writes.
 pub(super) struct Writer {
@@ -91,15 +89,15 @@ pub(super) struct Writer {
     sum: i64,
     /// None if the volume keeps no digests.
     digester: Option<Digester>,
-    /// What is kept of the past; none if nothing is.
+    /// The history; none while it is off.
     history: Option<History>,
 }
 
-/// What the rows of a commit leave to be done once it is there.
+/// Work that the rows of a commit leave for the time when it is there.
 pub(super) struct Written {
     /// Space that they free.
     freed: FreedSpace,
-    /// What is kept of the past from then on.
+    /// The history from then on.
     history: Option<History>,
 }
 

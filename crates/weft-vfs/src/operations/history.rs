@@ -1,4 +1,4 @@
-//! What users have kept of the past: by a rule, and as snapshots.
+//! The past that users have kept: by a rule, and as snapshots.
 
 use crate::volume::Vfs;
 use weft_store::history::Rule;

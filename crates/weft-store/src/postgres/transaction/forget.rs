@@ -4,11 +4,12 @@
 //! replaced it. So those that lie between two neighbours among the kept commits, as a whole, go:
 //! an index or the forks find them, however much is kept beside them.
 
-use super::history::{HistoryPlan, Kept};
+use super::history::HistoryPlan;
 use super::references::Found;
 use super::{PostgresTransaction, WHAT};
 use crate::error::Result;
 use crate::history::fork::forks_at;
+use crate::history::kept::Kept;
 use crate::postgres::connection::{Call, Parameter};
 use crate::postgres::read::{get, int};
 use crate::postgres::statements::history as sql;

@@ -4,11 +4,11 @@
 //! blocks first, the row of the commit last, behind the lease.
 
 use super::digests::Digested;
-use super::history::COMMITS_KEPT;
 use super::references::Plan;
 use super::{PostgresTransaction, WHAT};
 use crate::batch::Batch;
 use crate::error::{Error, Result};
+use crate::history::kept::COMMITS_KEPT;
 use crate::overlay::Changes;
 use crate::postgres::connection::Call;
 use crate::postgres::digests::Known;

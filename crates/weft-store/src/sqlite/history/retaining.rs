@@ -5,7 +5,8 @@
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::past::{History, HistoryChange, HistoryFor, Pin, PinKind};
+use crate::history::kept::{COMMITS_KEPT, Kept};
+use crate::past::{History, HistoryFor, Pin, PinKind};
 use crate::references::References;
 use crate::row::{BlockId, CommitNo, Timestamp};
 use crate::sqlite::read::{sql, unsigned};
@@ -69,10 +70,9 @@ pub(in crate::sqlite) fn refuse_unkept(connection: &Connection, commit: CommitNo
     Err(Error::Unusable(format!("commit {} is not kept any more", commit.0)))
 }
 
-/// What is kept, as a commit changes it.
-pub(in crate::sqlite) struct Retaining<'a> {
+/// A commit that changes what is kept.
+struct Retaining<'a> {
     connection: &'a Connection,
-    history: Option<History>,
     batch: &'a Batch,
     references: &'a mut References<BlockId>,
 }
@@ -85,9 +85,18 @@ pub(in crate::sqlite) fn change(
     batch: &Batch,
     references: &mut References<BlockId>,
 ) -> Result<Option<History>> {
-    let mut retaining = Retaining { connection, history, batch, references };
-    batch.history.iter().try_for_each(|change| retaining.change(change))?;
-    Ok(retaining.history)
+    if batch.history.is_empty() {
+        return Ok(history);
+    }
+    let mut kept = Kept::changed(history, pins(connection)?, batch)?;
+    let mut retaining = Retaining { connection, batch, references };
+    if kept.is_ended() {
+        retaining.end()?;
+    } else if kept.was_on() {
+        retaining.forget(&mut kept)?;
+    }
+    retaining.store(&kept)?;
+    Ok(kept.history)
 }
 
 impl Retaining<'_> {
@@ -95,113 +104,55 @@ impl Retaining<'_> {
         self.connection.prepare_cached(statement).map_err(failed)?.execute(parameters).map_err(failed)
     }
 
-    fn change(&mut self, change: &HistoryChange) -> Result<()> {
-        if let HistoryChange::Keep(rule, readers) = change {
-            let at = self.batch.commit;
-            let (first, swept) = self.history.as_ref().map_or((at, at), |history| (history.first, history.swept));
-            return self.put(History { rule: rule.clone(), readers: *readers, first, swept });
+    /// Stores what is kept, as far as it is another than before.
+    fn store(&self, kept: &Kept) -> Result<()> {
+        for (commit, kind, name) in kept.gone_pins() {
+            let remove = "DELETE FROM pins WHERE commit_number = ?1 AND kind = ?2 AND name = ?3";
+            self.execute(remove, (sql(commit.0), kind.number(), name))?;
         }
-        let Some(history) = self.history.clone() else {
-            let is_refused = matches!(change, HistoryChange::Pin(_));
-            return if is_refused { Err(crate::past::no_history()) } else { Ok(()) };
-        };
-        match change {
-            HistoryChange::Keep(..) => Ok(()),
-            HistoryChange::End => self.end(),
-            HistoryChange::Pin(pin) => self.pin(pin, &history),
-            HistoryChange::Unpin(commit, kind, name) => self.unpin((*commit, *kind, name), history),
-            HistoryChange::First(first) if *first > self.batch.commit => {
-                Err(Error::Unusable(format!("there is no commit {} yet", first.0)))
-            }
-            HistoryChange::First(first) => self.put(History { first: history.first.max(*first), ..history }),
-            HistoryChange::Forget(limit) => self.forget(*limit, history),
+        kept.new_pins().try_for_each(|pin| self.put_pin(pin))?;
+        if !kept.has_other_history() {
+            return Ok(());
         }
-    }
-
-    fn put(&mut self, history: History) -> Result<()> {
-        let statement =
+        let Some(history) = &kept.history else { return self.execute("DELETE FROM retention", ()).map(drop) };
+        let put =
             "INSERT OR REPLACE INTO retention (id, rule, readers, first, swept, sum) VALUES (1, ?1, ?2, ?3, ?4, ?5)";
         let (first, swept) = (sql(history.first.0), sql(history.swept.0));
-        let row = (&history.rule, history.readers.name(), first, swept, sums::retention(&history));
-        self.execute(statement, row)?;
-        self.history = Some(history);
-        Ok(())
+        let row = (&history.rule, history.readers.name(), first, swept, sums::retention(history));
+        self.execute(put, row).map(drop)
     }
 
-    /// Removes all versions, and what says that some are kept.
-    fn end(&mut self) -> Result<()> {
-        if let Some(pin) = pins(self.connection)?.into_iter().find(|pin| pin.kind == PinKind::Snapshot) {
-            return Err(Error::Unusable(format!(
-                "history cannot end while there are snapshots: {}; delete them first",
-                String::from_utf8_lossy(&pin.name)
-            )));
-        }
-        self.remove_extents("true", ())?;
-        for table in ["content_history", "fileatt_history", "naming_history", "xattr_history", "pins", "retention"] {
-            self.execute(&format!("DELETE FROM {table}"), ())?;
-        }
-        self.history = None;
-        Ok(())
-    }
-
-    fn pin(&mut self, pin: &Pin, history: &History) -> Result<()> {
-        let pins = pins(self.connection)?;
-        let is_kept = (history.first..=self.batch.commit).contains(&pin.commit)
-            || pins.iter().any(|other| other.commit == pin.commit);
-        if !is_kept {
-            return Err(Error::Unusable(format!("commit {} is not kept any more", pin.commit.0)));
-        }
-        let is_same = |other: &&Pin| (other.commit, other.kind, &other.name) == (pin.commit, pin.kind, &pin.name);
-        if pins.iter().find(is_same).is_some_and(|old| old.held_until > pin.held_until) {
-            return Err(Error::Unusable(format!(
-                "snapshot '{}' is held for longer",
-                String::from_utf8_lossy(&pin.name)
-            )));
-        }
-        let statement = "INSERT OR REPLACE INTO pins (commit_number, kind, name, made, held_until, sum) \
-                         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    fn put_pin(&self, pin: &Pin) -> Result<()> {
+        let put = "INSERT OR REPLACE INTO pins (commit_number, kind, name, made, held_until, sum) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let held_until = pin.held_until.map(|time| time.0);
         let row = (sql(pin.commit.0), pin.kind.number(), &pin.name, pin.made.0, held_until, sums::pin(pin));
-        self.execute(statement, row).map(drop)
+        self.execute(put, row).map(drop)
     }
 
-    fn unpin(&mut self, (commit, kind, name): (CommitNo, PinKind, &[u8]), history: History) -> Result<()> {
-        let pins = pins(self.connection)?;
-        let is_it = |pin: &&Pin| (pin.commit, pin.kind, &pin.name[..]) == (commit, kind, name);
-        let Some(pin) = pins.iter().find(is_it) else { return Ok(()) };
-        if pin.held_until.is_some_and(|until| until > self.batch.time) {
-            return Err(Error::Unusable(format!("snapshot '{}' is held", String::from_utf8_lossy(name))));
-        }
-        self.execute(
-            "DELETE FROM pins WHERE commit_number = ?1 AND kind = ?2 AND name = ?3",
-            (sql(commit.0), kind.number(), name),
-        )?;
-        // What lies around it is one gap now.
-        let before = pins.iter().map(|pin| pin.commit).filter(|other| *other < commit).max().unwrap_or_default();
-        let swept = history.swept.min(before);
-        if pins.iter().filter(|pin| pin.commit == commit).count() == 1 && swept != history.swept {
-            self.put(History { swept, ..history })?;
+    /// Removes all versions.
+    fn end(&mut self) -> Result<()> {
+        self.remove_extents("true", ())?;
+        for table in ["content_history", "fileatt_history", "naming_history", "xattr_history"] {
+            self.execute(&format!("DELETE FROM {table}"), ())?;
         }
         Ok(())
     }
 
-    /// Removes versions that no kept commit sees, of up to `limit` rows.
-    fn forget(&mut self, limit: usize, history: History) -> Result<()> {
-        let kept = pins(self.connection)?.into_iter().map(|pin| pin.commit).filter(|commit| *commit < history.first);
-        let mut kept = kept.chain([history.first]).collect::<Vec<_>>();
-        kept.dedup();
-        let (mut before, mut left, mut swept) = (CommitNo(0), limit, history.swept);
-        for next in kept {
-            if next > swept && left > 0 {
-                left -= self.forget_between(before, next, left)?.min(left);
-                if left > 0 {
-                    swept = next;
-                    self.forget_commits(before, next)?;
-                }
+    /// Removes as many versions that no kept commit sees as `kept` allows, and says there how far
+    /// that is done.
+    fn forget(&mut self, kept: &mut Kept) -> Result<()> {
+        let (mut left, gaps) = kept.gaps(self.batch.commit);
+        let Some(history) = &mut kept.history else { return Ok(()) };
+        for (before, next) in gaps {
+            left -= self.forget_between(before, next, left)?.min(left);
+            if left == 0 {
+                break;
             }
-            before = next;
+            history.swept = next;
+            self.forget_commits(before, next)?;
         }
-        if swept == history.swept { Ok(()) } else { self.put(History { swept, ..history }) }
+        Ok(())
     }
 
     /// Removes up to `limit` versions that no commit but those between `before` and `next` sees;
@@ -246,7 +197,7 @@ impl Retaining<'_> {
 
     /// Forgets the commits between two that are kept, but the last ones.
     fn forget_commits(&self, before: CommitNo, next: CommitNo) -> Result<()> {
-        let last = self.batch.commit.0.saturating_sub(super::super::apply::COMMITS_KEPT);
+        let last = self.batch.commit.0.saturating_sub(COMMITS_KEPT);
         let statement = "DELETE FROM commits WHERE number > ?1 AND number < ?2 AND number <= ?3";
         self.execute(statement, (sql(before.0), sql(next.0), sql(last))).map(drop)
     }
@@ -256,7 +207,7 @@ impl Retaining<'_> {
 pub(in crate::sqlite) fn forget_old_commits(connection: &Connection, history: &History, last: CommitNo) -> Result<()> {
     let statement = "DELETE FROM commits WHERE number <= ?1 AND number < ?2 \
                      AND number NOT IN (SELECT commit_number FROM pins)";
-    let old = last.0.saturating_sub(super::super::apply::COMMITS_KEPT);
+    let old = last.0.saturating_sub(COMMITS_KEPT);
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     statement.execute((sql(old), sql(history.swept.0))).map(drop).map_err(failed)
 }
