@@ -12,7 +12,9 @@ mod signing;
 
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Upgrade};
-pub use history::{History, HistoryCommand, Keeping, NamedSnapshot, SetHistory, Snapshot, SnapshotCommand};
+pub use history::{
+    History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, SetHistory, Snapshot, SnapshotCommand,
+};
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use serving::{Serve, Served, served_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
@@ -429,6 +431,9 @@ pub struct Init {
     /// history set' changes it
     #[arg(long, value_name = "RULE", default_value = "off")]
     pub history: Keeping,
+    /// Those who may read the past where its rights let them: all, the owner of each file, or root
+    #[arg(long, value_name = "WHOM", value_parser = history::readers)]
+    pub history_for: Option<weft_store::HistoryFor>,
 }
 
 #[derive(Args)]
@@ -570,6 +575,10 @@ pub struct Open {
     /// daemon and 'weft serve' the system calls
     #[arg(long)]
     pub no_confinement: bool,
+    /// Name of the directory in each directory by which the past of a volume that keeps history can
+    /// be read, as .weft/at/yesterday; off: there is none
+    #[arg(long, value_name = "NAME", default_value = ".weft")]
+    pub history_name: HistoryName,
     /// Never move access times
     #[arg(long, conflicts_with = "strictatime")]
     pub noatime: bool,

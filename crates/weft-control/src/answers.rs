@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weft_vfs::{Clock, CommitNo, SystemClock, Timestamp, Vfs};
+use weft_vfs::{Clock, CommitNo, HistoryFor, SystemClock, Timestamp, Vfs};
 
 /// Time within which the volume must answer.
 const TELLING_MAX: Duration = Duration::from_secs(1);
@@ -100,7 +100,7 @@ pub(crate) fn router(daemon: Daemon) -> Router {
         .route("/stats", get(stats))
         .route("/status", get(status))
         .route("/commit", post(commit))
-        .route("/history/set/{rule}", post(set_history))
+        .route("/history/set/{rule}/{readers}", post(set_history))
         .route("/history/off", post(end_history))
         .route("/snapshots/create/{name}/{until}", post(create_snapshot))
         .route("/snapshots/delete/{name}", post(delete_snapshot))
@@ -260,8 +260,9 @@ async fn change(
     }
 }
 
-async fn set_history(State(shared): State<Arc<Shared>>, Path(rule): Path<String>) -> Response {
-    change(shared, move |vfs| vfs.keep_history(&rule)).await
+/// Keeps history by a rule, for readers; `same`: for those who may read it already.
+async fn set_history(State(shared): State<Arc<Shared>>, Path((rule, readers)): Path<(String, String)>) -> Response {
+    change(shared, move |vfs| vfs.keep_history(&rule, HistoryFor::named(&readers))).await
 }
 
 async fn end_history(State(shared): State<Arc<Shared>>) -> Response {

@@ -73,19 +73,22 @@ pub fn open(
     links: LinkOptions,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<Vfs>> {
-    let links = Arc::new(links);
-    let layer = LinkLayer {
+    Vfs::open_below(layer(Arc::new(links), options.background), store, log, options, clock)
+}
+
+/// Both sides of a layer, which reads ahead in the background or not.
+pub(crate) fn layer(links: Arc<LinkOptions>, background: bool) -> Layer {
+    let files = LinkLayer {
         options: links.clone(),
         views: Views::default(),
         computing: Arc::default(),
         turns: Turns::default(),
-        places_ahead: PlacesAhead::new(options.background),
+        places_ahead: PlacesAhead::new(background),
         indexes: Indexes::default(),
         renamed: Renamed::default(),
         stacks: Stacks::default(),
     };
-    let layer = Layer { state: Box::new(LinkState::new(links)), files: Box::new(layer) };
-    Vfs::open_below(layer, store, log, options, clock)
+    Layer { state: Box::new(LinkState::new(links)), files: Box::new(files) }
 }
 
 impl<'a> Links<'a> {

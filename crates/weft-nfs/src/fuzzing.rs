@@ -1,7 +1,7 @@
 //! Fuzz targets: any bytes as calls, some of which get far.
 
 use crate::export::{Client, Exports, Transport};
-use crate::handle::HANDLE_BYTES;
+use crate::handle::HandleBytes;
 use crate::locking::Locking;
 use crate::programs::{MOUNT, NFS, NLM, NSM, PORTMAP};
 use crate::rpc;
@@ -18,7 +18,7 @@ const HANDLE: u8 = 0xfe;
 /// A service to call.
 pub struct Target {
     service: Service,
-    handles: Vec<[u8; HANDLE_BYTES]>,
+    handles: Vec<HandleBytes>,
 }
 
 impl Target {

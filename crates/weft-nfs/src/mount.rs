@@ -1,7 +1,7 @@
 //! The MOUNT protocol, version 3 (RFC 1813 5): from paths to the first handle.
 
 use crate::export::{Client, Clients, parts};
-use crate::handle::HANDLE_BYTES;
+use crate::handle::HandleBytes;
 use crate::outcome::{Failure, GARBAGE, Outcome};
 use crate::rpc::{self, Auth, Call, Refusal};
 use crate::service::{Exported, Service};
@@ -64,7 +64,7 @@ fn mount(
 
 /// Returns the handle of the directory at `path`: an export, or a directory in one. Below an export
 /// the calling user must be allowed to walk there; otherwise it learns no more than that.
-fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Result<[u8; HANDLE_BYTES], Failure> {
+fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Result<HandleBytes, Failure> {
     let path = parts(path);
     let contains = |exported: &&Exported| path.starts_with(&exported.export.path);
     let innermost = service.exports.iter().filter(contains).max_by_key(|exported| exported.export.path.len());

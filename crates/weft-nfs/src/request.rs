@@ -1,7 +1,7 @@
 //! A call while its arguments are read: which files it is about, which user it acts as.
 
 use crate::export::{Client, Rule, WriteAck};
-use crate::handle::HANDLE_BYTES_MAX;
+use crate::handle::{HANDLE_BYTES_MAX, Named};
 use crate::outcome::{Failure, GARBAGE};
 use crate::rpc::{Auth, Call};
 use crate::service::{Exported, Service};
@@ -58,8 +58,12 @@ impl<'a> Request<'a> {
                 self.exported = Some((exported, rule));
             }
         }
-        self.subjects.push(handle.file);
-        Ok((handle.file, bytes))
+        let file = match handle.file {
+            Named::Present(file) => file,
+            Named::Past(node, generation) => FileId { ino: self.service.vfs.number_of_past(node)?, generation },
+        };
+        self.subjects.push(file);
+        Ok((file, bytes))
     }
 
     /// Reads a handle of a directory that entries are looked up or changed in. Fails with `Stale`

@@ -2,7 +2,7 @@
 //! clients.
 
 use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule};
-use crate::handle::{HANDLE_BYTES, Handle, HandleKey};
+use crate::handle::{Handle, HandleBytes, HandleKey, Named};
 use crate::locking::Locking;
 use crate::mounts::Mounts;
 use crate::programs::Mapping;
@@ -10,7 +10,7 @@ use crate::refusals::Refusals;
 use crate::refused::Refused;
 use crate::status::Status;
 use std::sync::Arc;
-use weft_vfs::{Caller, Error, ErrorKind, FileId, Ino, Kind, Secret, Vfs};
+use weft_vfs::{Caller, Error, ErrorKind, FileId, Ino, Kind, Secret, Vfs, is_past};
 
 /// State that calls are answered from.
 pub(crate) struct Service {
@@ -120,8 +120,10 @@ impl Service {
     }
 
     /// Returns the bytes of the handle of `file`, found through `exported`.
-    pub(crate) fn handle(&self, exported: &Exported, file: FileId) -> [u8; HANDLE_BYTES] {
-        self.key.seal(&Handle { export: exported.root.ino, file })
+    pub(crate) fn handle(&self, exported: &Exported, file: FileId) -> HandleBytes {
+        let node = if is_past(file.ino) { self.vfs.node_of_past(file.ino) } else { None };
+        let named = node.map_or(Named::Present(file), |node| Named::Past(node, file.generation));
+        self.key.seal(&Handle { export: exported.root.ino, file: named })
     }
 }
 

@@ -56,6 +56,7 @@ impl From<ErrorKind> for Status {
             ErrorKind::QuotaExceeded => Status::DQuot,
             ErrorKind::ReadOnly => Status::RoFs,
             ErrorKind::Io | ErrorKind::Corrupt | ErrorKind::Loop | ErrorKind::TimedOut => Status::Io,
+            ErrorKind::CrossDevice => Status::XDev,
             ErrorKind::NotSynchronized => Status::NotSync,
             ErrorKind::Stale => Status::Stale,
             // A later call will not have to wait.
@@ -93,6 +94,7 @@ mod tests {
             (ErrorKind::ReadOnly, libc::EROFS, 30),
             (ErrorKind::Io, libc::EIO, 5),
             (ErrorKind::Corrupt, libc::EIO, 5),
+            (ErrorKind::CrossDevice, libc::EXDEV, 18),
             (ErrorKind::NotSynchronized, libc::EBUSY, 10002),
             (ErrorKind::Stale, libc::ESTALE, 70),
             (ErrorKind::WouldBlock, libc::EAGAIN, 10008),

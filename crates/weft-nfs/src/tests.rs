@@ -3,6 +3,7 @@
 mod client;
 mod exports;
 mod locks;
+mod past;
 mod procedures;
 mod rights;
 mod waiting;

@@ -50,7 +50,7 @@ pub use history::{Rule, RuleError};
 pub use location::Location;
 pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
-pub use past::{At, History, HistoryChange, HistoryFor, InvalidMoment, Moment, PastStore, Pin, PinKind};
+pub use past::{At, History, HistoryChange, HistoryFor, InvalidMoment, Moment, PastFilter, PastStore, Pin, PinKind};
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;
 pub use row::{

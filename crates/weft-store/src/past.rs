@@ -8,7 +8,7 @@
 mod at;
 mod moment;
 
-pub use at::At;
+pub use at::{At, PastFilter};
 pub use moment::{InvalidMoment, Moment};
 
 use crate::Name;

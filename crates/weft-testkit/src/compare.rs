@@ -1,31 +1,46 @@
 //! Compares a whole tree with the model's.
 
-use crate::model::{Model, NodeId, ROOT};
+use crate::model::{Model, Node, NodeId, ROOT};
 use std::collections::{BTreeMap, HashMap};
 use weft_vfs::{Caller, Cookie, ErrorKind, Ino, Kind, Vfs, Whence};
+
+/// Demands on a tree beside the model's.
+#[derive(Clone, Copy)]
+pub enum Told<'a> {
+    /// All is told.
+    Present,
+    /// Times of access are not kept.
+    AsOfThen,
+    /// Nor are rights told that do not hold in this model any more.
+    WithRightsOf(&'a Model),
+}
 
 /// The first difference between the two trees, if any; of nodes without a name, those of `held` are
 /// compared.
 pub fn compare(vfs: &Vfs, model: &Model, held: &HashMap<NodeId, Ino>) -> Result<(), String> {
-    let mut seen = HashMap::new();
-    directory(vfs, model, Ino::ROOT, ROOT, "", &mut seen)?;
+    compare_below(vfs, Ino::ROOT, model, Told::Present)?;
     for id in model.live(|node| node.nlink == 0) {
         if let Some(ino) = held.get(&id) {
-            node(vfs, model, *ino, id, &format!("unlinked node {id}"))?;
+            node(vfs, (model, Told::Present), *ino, id, &format!("unlinked node {id}"))?;
         }
     }
     Ok(())
 }
 
+/// The same of what lies below directory `root`, which is to be the model's root.
+pub fn compare_below(vfs: &Vfs, root: Ino, model: &Model, told: Told<'_>) -> Result<(), String> {
+    directory(vfs, (model, told), root, ROOT, "", &mut HashMap::new())
+}
+
 fn directory(
     vfs: &Vfs,
-    model: &Model,
+    (model, told): (&Model, Told<'_>),
     ino: Ino,
     id: NodeId,
     path: &str,
     seen: &mut HashMap<NodeId, Ino>,
 ) -> Result<(), String> {
-    node(vfs, model, ino, id, path)?;
+    node(vfs, (model, told), ino, id, path)?;
     let mut listed = BTreeMap::new();
     let mut after = Cookie(0);
     loop {
@@ -60,25 +75,30 @@ fn directory(
             if parent.ino != ino {
                 return Err(format!("{path}: its .. is another directory"));
             }
-            directory(vfs, model, found.ino, *id, &path, seen)?;
+            directory(vfs, (model, told), found.ino, *id, &path, seen)?;
         } else {
-            node(vfs, model, found.ino, *id, &path)?;
+            node(vfs, (model, told), found.ino, *id, &path)?;
         }
     }
     Ok(())
 }
 
-fn node(vfs: &Vfs, model: &Model, ino: Ino, id: NodeId, path: &str) -> Result<(), String> {
+fn node(vfs: &Vfs, (model, told): (&Model, Told<'_>), ino: Ino, id: NodeId, path: &str) -> Result<(), String> {
     let expected = &model.nodes[id];
     let failed = |error: weft_vfs::Error| format!("{path}: {error}");
     let found = vfs.attributes(ino).map_err(failed)?;
     let size = if expected.kind == Kind::Directory { expected.entries.len() } else { expected.content.len() };
-    let wanted = (expected.kind, expected.permissions, expected.nlink, size as u64, expected.uid, expected.gid);
+    let permissions = match told {
+        Told::WithRightsOf(now) => rights_left(found.permissions, expected, now.nodes.get(id)),
+        Told::Present | Told::AsOfThen => expected.permissions,
+    };
+    let wanted = (expected.kind, permissions, expected.nlink, size as u64, expected.uid, expected.gid);
     let got = (found.kind, found.permissions, found.nlink, found.size, found.uid, found.gid);
     if got != wanted {
         return Err(format!("{path}: is {got:?}, should be {wanted:?}"));
     }
-    let wanted = [expected.atime, expected.mtime, expected.ctime, expected.btime];
+    let atime = if let Told::Present = told { expected.atime } else { found.atime };
+    let wanted = [atime, expected.mtime, expected.ctime, expected.btime];
     let got = [found.atime, found.mtime, found.ctime, found.btime];
     if got != wanted {
         return Err(format!("{path}: atime, mtime, ctime, btime are {got:?}, should be {wanted:?}"));
@@ -104,6 +124,22 @@ fn node(vfs: &Vfs, model: &Model, ino: Ino, id: NodeId, path: &str) -> Result<()
         return Err(format!("{path}: extended attributes are {xattrs:?}, should be {:?}", expected.xattrs));
     }
     Ok(())
+}
+
+/// The permissions that are right for a node that was `then` and is `now`, where `told` are told:
+/// none that it had not, and all that it had if it has the same now.
+fn rights_left(told: u32, then: &Node, now: Option<&Node>) -> u32 {
+    let had = match then.kind {
+        Kind::Directory | Kind::Symlink => then.permissions,
+        Kind::BlockDevice | Kind::CharDevice => 0,
+        _ => then.permissions & !0o6000,
+    };
+    let rights = |node: &Node| (node.uid, node.gid, node.permissions & 0o777);
+    let is_same = now.is_none_or(|now| !now.is_live() || rights(now) == rights(then));
+    match told & !had == 0 && !is_same {
+        true => told,
+        false => had,
+    }
 }
 
 /// Data and holes as seek tells them follow each other through the file, and holes read as zeros.

@@ -1,16 +1,17 @@
 //! Drives a volume and the model side by side, through commits, failures and crashes.
 
-use crate::compare::compare;
+use crate::compare::{Told, compare, compare_below};
 use crate::digests::check_digests;
 use crate::faults::{Calls, CrashStore, Faults};
 use crate::model::{Model, NodeId, ROOT};
 use crate::operations::Step;
 use crate::rows::check_rows;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use weft_digest::Digest;
 use weft_store::log::IntentLog;
-use weft_store::{BlockHome, ErrorKind as StoreErrorKind, VolumeOptions};
+use weft_store::{At, BlockHome, CommitNo, ErrorKind as StoreErrorKind, RowStore, VolumeOptions};
 use weft_vfs::{AtimePolicy, Caller, Ino, Kind, ManualClock, OpNo, Options, Vfs};
 
 mod operate;
@@ -55,6 +56,8 @@ pub struct Driver {
     past: Vec<(OpNo, Vec<Model>)>,
     /// The last operation that a sync covered.
     synced: OpNo,
+    /// Models and digests of the root at commits that are kept, if history is.
+    kept: Option<BTreeMap<CommitNo, (Model, Option<Digest>)>>,
 }
 
 impl Driver {
@@ -85,7 +88,53 @@ impl Driver {
             inos: HashMap::from([(ROOT, Ino::ROOT)]),
             past,
             synced: OpNo(0),
+            kept: None,
         }
+    }
+
+    /// Keeps all commits from now on.
+    pub fn keep_history(&mut self) {
+        self.vfs.keep_history("all forever", None).expect("no calls fail yet");
+        self.kept = Some(BTreeMap::new());
+    }
+
+    /// Notes what the last commit is to show from now on.
+    fn note_commit(&mut self) -> Result<(), String> {
+        let faults = self.store.set_faults(Faults::NONE);
+        if let Some(kept) = &mut self.kept {
+            let failed = |error: weft_store::Error| error.to_string();
+            let commit = self.store.header().map_err(failed)?.commit;
+            kept.insert(commit, (self.model.clone(), self.store.digest(Ino::ROOT).map_err(failed)?));
+        }
+        self.store.set_faults(faults);
+        Ok(())
+    }
+
+    /// Each commit that was noted shows what the model was then: as a volume, and as paths of the
+    /// present.
+    pub fn compare_past(&self) -> Result<(), String> {
+        let faults = self.store.set_faults(Faults::NONE);
+        for (commit, (model, digest)) in self.kept.iter().flatten() {
+            let compared = self.compare_commit(*commit, model, *digest);
+            compared.map_err(|error| format!("as of commit {}: {error}", commit.0))?;
+        }
+        self.store.set_faults(faults);
+        Ok(())
+    }
+
+    fn compare_commit(&self, commit: CommitNo, model: &Model, digest: Option<Digest>) -> Result<(), String> {
+        let failed = |error: weft_vfs::Error| error.to_string();
+        let at = Arc::new(At::new(self.store.clone(), commit).map_err(|error| error.to_string())?);
+        if at.digest(Ino::ROOT).map_err(|error| error.to_string())? != digest {
+            return Err("the root has another digest".into());
+        }
+        let options = Options { read_only: true, background: false, ..Options::default() };
+        let then = Vfs::open(at, None, options, self.clock.clone()).map_err(failed)?;
+        compare_below(&then, Ino::ROOT, model, Told::AsOfThen)?;
+        let walk = |at, name: &[u8]| self.vfs.lookup(Caller::ROOT, at, name).map(|found| found.ino).map_err(failed);
+        let moments = walk(walk(Ino::ROOT, b".weft")?, b"at")?;
+        let root = walk(moments, format!("@{}", commit.0).as_bytes())?;
+        compare_below(&self.vfs, root, model, Told::WithRightsOf(&self.model))
     }
 
     /// Takes one step; tells the first thing that is wrong.
@@ -106,9 +155,11 @@ impl Driver {
             Step::Commit => {
                 let met = self.store.faults_met();
                 match self.vfs.commit() {
-                    Err(error) if self.store.faults_met() == met => Err(format!("commit: {error}")),
-                    _ => self.compare(),
+                    Err(error) if self.store.faults_met() == met => return Err(format!("commit: {error}")),
+                    Err(_) => {}
+                    Ok(()) => self.note_commit()?,
                 }
+                self.compare()
             }
             Step::Remount => {
                 // What was injected may fail the first tries; all must be kept for the one that
@@ -127,6 +178,10 @@ impl Driver {
                     self.tear_log(*torn);
                 }
                 self.store.crash(*survives);
+                let faults = self.store.set_faults(Faults::NONE);
+                let last = self.store.header().map_err(|error| error.to_string())?.commit;
+                self.store.set_faults(faults);
+                self.kept.iter_mut().for_each(|kept| kept.retain(|commit, _| *commit <= last));
                 self.reopen()
             }
             Step::Fail { after, count, kind } => {

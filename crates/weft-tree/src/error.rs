@@ -52,6 +52,8 @@ pub enum ErrorKind {
     Io,
     /// Data read is not the data written.
     Corrupt,
+    /// The two are of different volumes, or of different times.
+    CrossDevice,
     /// The inode was changed since the caller looked at it (a guarded change).
     NotSynchronized,
     /// Links lead to links without an end, or too many of them.
@@ -93,6 +95,7 @@ impl ErrorKind {
             ErrorKind::NoMemory => libc::ENOMEM,
             ErrorKind::ReadOnly => libc::EROFS,
             ErrorKind::Io | ErrorKind::Corrupt => libc::EIO,
+            ErrorKind::CrossDevice => libc::EXDEV,
             ErrorKind::NotSynchronized => libc::EBUSY,
             ErrorKind::Loop => libc::ELOOP,
             ErrorKind::TimedOut => libc::ETIMEDOUT,

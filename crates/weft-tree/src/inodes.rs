@@ -12,9 +12,21 @@ use weft_store::Ino;
 /// Numbers of virtual inodes begin here.
 pub const FIRST_VIRTUAL: u64 = 1 << 62;
 
+/// Numbers by which inodes of the past are known begin here, behind those of virtual ones. No tree
+/// has an inode of such a number.
+pub const FIRST_PAST: u64 = FIRST_VIRTUAL | 1 << 61;
+
+/// First number behind those of inodes of the past.
+const END: u64 = 1 << 63;
+
 /// True if inode `ino` is virtual: an entry of a view, in memory alone.
 pub fn is_virtual(ino: Ino) -> bool {
-    ino.0 >= FIRST_VIRTUAL
+    (FIRST_VIRTUAL..FIRST_PAST).contains(&ino.0)
+}
+
+/// True if `ino` is a number by which an inode of the past is known.
+pub fn is_past(ino: Ino) -> bool {
+    (FIRST_PAST..END).contains(&ino.0)
 }
 
 /// The inodes.

@@ -36,7 +36,7 @@ pub use clock_map::{Cached, ClockMap, Spared};
 pub use data::{Base, FileData, Frozen, Pieces, Ranges};
 pub use error::{Error, ErrorKind, Result};
 pub use inode::{Added, Attached, Changed, Directory, Inode, LISTED_MAX, Xattrs};
-pub use inodes::{FIRST_VIRTUAL, Inodes, is_virtual};
+pub use inodes::{FIRST_PAST, FIRST_VIRTUAL, Inodes, is_past, is_virtual};
 pub use journal::Journal;
 pub use mutation::{Data, Lost, Mutation, NewInode, Replacement, SetRow, decode, encode};
 pub use names::{Entry, NameKey, NameSlot};

@@ -18,6 +18,7 @@ mod observe;
 pub mod opaque;
 mod operations;
 mod options;
+mod past;
 mod read_ahead;
 mod refusal;
 mod requester;
@@ -33,16 +34,18 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decode as decode_entries};
-pub use options::{AtimePolicy, Options};
+pub use options::{AtimePolicy, HISTORY_NAME, Options};
+pub use past::{InodeOfPast, Lasting, MADE_BYTES, MovingName, NodeOfPast};
 pub use requester::{Requester, request_number, requester, set_requester};
 pub use secrets::Secret;
 pub use state::State;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};
 pub use user::{Changed, IfExists, User};
 pub use volume::{Unapplied, UnappliedList, Vfs};
-pub use weft_store::{CommitNo, Cookie, Generation, Ino, Kind, Name, OpNo, Timestamp};
+pub use weft_store::{CommitNo, Cookie, Generation, HistoryFor, Ino, Kind, Name, OpNo, Timestamp};
 pub use weft_tree::{
     Access, AllocateMode, Attributes, Caller, Credentials, DirEntry, Error, ErrorKind, FileId, Holds, MakeNode,
-    Privileges, Reach, RenameMode, Result, SetAttributes, SetTime, SetXattr, Statfs, Whence, Writer, is_virtual,
+    Privileges, Reach, RenameMode, Result, SetAttributes, SetTime, SetXattr, Statfs, Whence, Writer, is_past,
+    is_virtual,
 };
 pub use weft_users::whose;

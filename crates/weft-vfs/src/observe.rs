@@ -73,7 +73,7 @@ impl Vfs {
     }
 
     /// Tells of `changes`.
-    fn announce_to_all(&self, changes: impl IntoIterator<Item = Change>) {
+    pub(crate) fn announce_to_all(&self, changes: impl IntoIterator<Item = Change>) {
         let observers: Vec<_> = self.observers.0.read().iter().filter_map(Weak::upgrade).collect();
         for change in changes {
             observers.iter().for_each(|observer| observer.changed(&change));

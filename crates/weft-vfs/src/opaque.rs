@@ -34,9 +34,10 @@ pub struct Layer {
 }
 
 /// All that a layer does outside of the lock.
-pub trait OpaqueLayer: OpaqueFiles + Substitutes + Results + Any + Send + Sync {}
-
-impl<T: OpaqueFiles + Substitutes + Results + Any + Send + Sync> OpaqueLayer for T {}
+pub trait OpaqueLayer: OpaqueFiles + Substitutes + Results + Any + Send + Sync {
+    /// Another layer with the same options, for the same volume as of another commit.
+    fn another(&self) -> Layer;
+}
 
 /// Detail in which attributes of an opaque inode are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

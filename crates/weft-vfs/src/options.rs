@@ -1,6 +1,10 @@
 //! How a volume is mounted: bounds of memory, intervals, policies.
 
 use std::time::Duration;
+use weft_store::Name;
+
+/// Usual name of the directory that leads to the past.
+pub const HISTORY_NAME: &[u8] = b".weft";
 
 /// Options of a mount; nothing here changes what the volume is.
 #[derive(Clone, Debug)]
@@ -25,6 +29,9 @@ pub struct Options {
     /// Bytes read ahead of each program that reads a file from front to back, at most a quarter of
     /// the block cache; 0: nothing. If nobody says: 8 MiB, 16 where blocks come from a server.
     pub read_ahead_bytes: Option<u64>,
+    /// Name of the directory in each directory that leads to the past of a volume that keeps
+    /// history; none: there is no such directory.
+    pub history_name: Option<Name>,
     /// Policy for access times.
     pub atime: AtimePolicy,
     /// Refuse every change with `ReadOnly`.
@@ -45,6 +52,7 @@ impl Default for Options {
             shared_bytes_max: 64 << 20,
             keep_written: false,
             read_ahead_bytes: None,
+            history_name: Some(Name::new(HISTORY_NAME).expect("a name")),
             atime: AtimePolicy::Relative,
             read_only: false,
             background: true,

@@ -4,7 +4,7 @@
 use crate::opaque::{Detail, Held, OpaqueState};
 use crate::options::Options;
 use crate::volume::{FailedWriteback, Locality};
-use weft_store::{CommitNo, Header, Ino, Kind, OpNo, Timestamp};
+use weft_store::{CommitNo, Header, Ino, Kind, Name, OpNo, Timestamp};
 use weft_tree::{Attributes, ErrorKind, Mutation, Rights, Stop, Tree};
 
 /// The state.
@@ -35,6 +35,8 @@ pub struct State {
     pub(crate) failure: Option<ErrorKind>,
     /// Changes that the kernel could not pass on.
     pub(crate) failed_writeback: FailedWriteback,
+    /// The name that leads to the past, while history is kept: no entry gets it.
+    pub(crate) reserved: Option<Name>,
     /// Bytes free under the volume when last looked at, and what was dirty then.
     pub(crate) space_free: u64,
 }
@@ -57,6 +59,7 @@ impl State {
             locality: Locality::default(),
             failure: None,
             failed_writeback: FailedWriteback::default(),
+            reserved: None,
             space_free: u64::MAX,
         }
     }

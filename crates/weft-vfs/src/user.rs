@@ -7,6 +7,8 @@
 //! ([`CLOSED`]): it always looks the same, and gives nothing. By the handle that others have, such
 //! a user is told nothing at all.
 
+mod past;
+
 use crate::asker::{Asker, Asking};
 use crate::observe::Change;
 use crate::opaque::Detail;
@@ -17,8 +19,8 @@ use crate::volume::Vfs;
 use weft_block::Rope;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 use weft_tree::{
-    Access, Attributes, Caller, Credentials, Data, DirEntry, ErrorKind, FileId, Holds, MakeNode, ROW_BYTES, Reach,
-    RenameMode, Result, Rights, SetAttributes, Stop, Writer,
+    Access, Attributes, Caller, Credentials, Data, DirEntry, Error, ErrorKind, FileId, Holds, MakeNode, ROW_BYTES,
+    Reach, RenameMode, Result, Rights, SetAttributes, Stop, Writer, is_past,
 };
 
 /// A user's view of a volume, from [`Vfs::user`].
@@ -127,6 +129,9 @@ impl User<'_> {
         file: FileId,
         mut operation: impl FnMut(&mut State, Ino) -> Result<T, Stop>,
     ) -> Result<Changed<T>, Refusal> {
+        if is_past(file.ino) {
+            return Err(Error::new(ErrorKind::ReadOnly, file.ino).into());
+        }
         let _asking = self.asks();
         let changed = self.vfs.try_change(|state| {
             let ino = state.known(file)?;
@@ -151,12 +156,18 @@ impl User<'_> {
 
     /// Attributes of an inode. `Stale`.
     pub fn attributes(&self, file: FileId) -> Result<Attributes> {
+        if is_past(file.ino) {
+            return self.past_attributes(file);
+        }
         let _asking = self.asks();
         self.vfs.run(|state| state.look_by(file))
     }
 
     /// Returns which of `rights` the user has on an inode, and the inode's attributes.
     pub fn access<const N: usize>(&self, file: FileId, rights: [Access; N]) -> Result<([bool; N], Attributes)> {
+        if is_past(file.ino) {
+            return self.past_access(file, rights);
+        }
         let _asking = self.asks();
         self.vfs.run(|state| {
             let attributes = state.look_by(file)?;
@@ -173,6 +184,7 @@ impl User<'_> {
 
     /// True if directory `directory` is `top` or lies below it, at any depth.
     pub fn is_within(&self, directory: FileId, top: Ino) -> Result<bool> {
+        let directory = self.present_of(directory)?;
         self.vfs.run(|state| {
             let directory = state.known(directory)?;
             state.tree.is_within(directory, top)
@@ -184,6 +196,9 @@ impl User<'_> {
     pub fn lookup(&self, parent: FileId, name: &[u8]) -> Result<(Attributes, Attributes)> {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
+        }
+        if is_past(parent.ino) {
+            return self.past_lookup(parent, name);
         }
         let _asking = self.asks();
         let looked_up = self.vfs.try_run(|state| {
@@ -208,6 +223,9 @@ impl User<'_> {
             Err(Refusal::Opaque) => {
                 let in_view = self.vfs.opaque.lookup(self.vfs, self.caller(), parent.ino, name)?;
                 Ok((found(in_view), self.attributes(parent)?))
+            }
+            Err(Refusal::Error(error)) if error.kind() == ErrorKind::NotFound && self.vfs.leads_to_past(name) => {
+                Ok((self.vfs.enter_past(self.caller(), parent.ino)?, self.attributes(parent)?))
             }
             looked_up => Ok(looked_up?),
         }
@@ -251,6 +269,9 @@ impl User<'_> {
 
     /// Reads as [`Vfs::read`], and tells the attributes then. `AccessDenied`.
     pub fn read(&self, file: FileId, offset: u64, len: usize) -> Result<(Rope, Attributes)> {
+        if is_past(file.ino) {
+            return self.past_read(file, offset, len);
+        }
         let _asking = self.asks();
         self.vfs.run(|state| {
             let ino = state.known(file)?;
@@ -398,6 +419,9 @@ impl User<'_> {
         let name = Name::new(name)?;
         let time = self.vfs.now();
         let changed = self.change(parent, |state, parent| {
+            if is_past(file.ino) {
+                return Err(ErrorKind::CrossDevice.into());
+            }
             let ino = state.known(file)?;
             if state.tree.inode(ino)?.row.nlink == 0 {
                 return Err(ErrorKind::NotFound.into());
@@ -469,6 +493,9 @@ impl User<'_> {
 
     /// Entries of directory `directory`, as [`Vfs::read_directory`]. `AccessDenied`.
     pub fn read_directory(&self, directory: FileId, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> {
+        if is_past(directory.ino) {
+            return self.past_list(directory, after, limit);
+        }
         let _asking = self.asks();
         self.permit_listing(directory)?;
         self.vfs.read_directory(directory.ino, after, limit)
@@ -492,6 +519,9 @@ impl User<'_> {
         after: Cookie,
         limit: usize,
     ) -> Result<Vec<(DirEntry, Option<Attributes>)>> {
+        if is_past(directory.ino) {
+            return self.past_list_attributes(directory, after, limit);
+        }
         let _asking = self.asks();
         let entries = self.read_directory(directory, after, limit)?;
         let ([may_look], _) = self.access(directory, [Access::EXECUTE])?;

@@ -9,6 +9,7 @@ use crate::observe::Observers;
 use crate::opaque::{OpaqueLayer, Seen};
 use crate::operations::CountsCache;
 use crate::options::Options;
+use crate::past::Past;
 use crate::read_ahead::ReadAhead;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -20,7 +21,7 @@ use std::thread::JoinHandle;
 use weft_block::Block;
 use weft_store::log::OperationLog;
 use weft_store::{Ino, OpNo, Store, Timestamp};
-use weft_tree::{Error, ErrorKind, Miss, Result, Stop, is_virtual};
+use weft_tree::{Error, ErrorKind, Miss, Result, Stop, is_past, is_virtual};
 
 /// Bytes that the place under a volume must have, at most, beside those of changes that are not
 /// committed yet.
@@ -86,6 +87,8 @@ pub struct Vfs {
     /// Tells of the server of NFS, while there is one.
     pub(crate) nfs_stats: Mutex<Option<report::NfsCounters>>,
     pub(crate) counts: CountsCache,
+    /// Paths into the past.
+    pub(crate) past: Past,
     /// Itself, for what outlives an operation.
     pub(crate) me: Weak<Vfs>,
 }
@@ -186,6 +189,9 @@ impl Vfs {
 
     /// True if `ino` is opaque. `Stale`.
     pub fn is_opaque(&self, ino: Ino) -> Result<bool> {
+        if is_past(ino) {
+            return self.past_is_opaque(ino);
+        }
         self.run(|state| state.is_opaque(ino))
     }
 
@@ -289,6 +295,9 @@ impl Vfs {
 
     /// Takes back `count` holds of `ino`. An inode without name and holds is deleted.
     pub fn release(&self, ino: Ino, count: u64) {
+        if is_past(ino) {
+            return self.past_release(ino, count);
+        }
         let result = self.run(|state| state.release(ino, count));
         if let Err(error) = result {
             self.report("cannot delete an unlinked inode; it will go at the next mount", &error);
@@ -300,6 +309,9 @@ impl Vfs {
 
     /// Holds `ino` once more.
     pub fn hold(&self, ino: Ino) {
+        if is_past(ino) {
+            return self.past_hold(ino);
+        }
         self.state.lock().tree.hold(ino);
     }
 

@@ -13,10 +13,21 @@ const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0
 
 /// A crash here is one of the daemon: the engine loses nothing.
 fn drive(steps: &[Step], store: CrashStore, means: Means) -> Result<(), TestCaseError> {
+    drive_with(steps, store, means, |_| {})
+}
+
+/// The same in a volume that keeps history: every commit stays what it was.
+fn drive_and_remember(steps: &[Step], store: CrashStore, means: Means) -> Result<(), TestCaseError> {
+    drive_with(steps, store, means, Driver::keep_history)
+}
+
+fn drive_with(steps: &[Step], store: CrashStore, means: Means, begin: fn(&mut Driver)) -> Result<(), TestCaseError> {
     let mut driver = Driver::over(store, means);
+    begin(&mut driver);
     for (i, step) in steps.iter().chain(&[Step::Compare, Step::Remount]).enumerate() {
         driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
     }
+    driver.compare_past().map_err(TestCaseError::fail)?;
     driver.close().map_err(TestCaseError::fail)
 }
 
@@ -29,6 +40,15 @@ fn in_postgres() -> impl Strategy<Value = VolumeOptions> {
 }
 
 fn agree_in_postgres(steps: &[Step], volume: &VolumeOptions, means: Means) -> Result<(), TestCaseError> {
+    agree_in_postgres_by(steps, volume, means, drive)
+}
+
+fn agree_in_postgres_by(
+    steps: &[Step],
+    volume: &VolumeOptions,
+    means: Means,
+    drive: Drive,
+) -> Result<(), TestCaseError> {
     let address = Cluster::shared().address();
     postgres::create(&address, volume, (0, 0), Timestamp(0)).expect("created");
     let store = postgres::open(&address, OpenOptions::default()).expect("opened");
@@ -88,6 +108,13 @@ fn breaks() -> impl Strategy<Value = Vec<Break>> {
 }
 
 fn agree(steps: &[Step], volume: &VolumeOptions) -> Result<(), TestCaseError> {
+    agree_by(steps, volume, drive)
+}
+
+/// Takes steps on a volume in a store.
+type Drive = fn(&[Step], CrashStore, Means) -> Result<(), TestCaseError>;
+
+fn agree_by(steps: &[Step], volume: &VolumeOptions, drive: Drive) -> Result<(), TestCaseError> {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
     sqlite::create(&path, volume, (0, 0), Timestamp(0)).expect("created");
@@ -146,6 +173,12 @@ proptest! {
     }
 
     #[test]
+    fn each_commit_that_is_kept_shows_what_the_reference_was_then(steps in operations(80, true)) {
+        agree_by(&steps, &Driver::volume_options(BlockHome::Database), drive_and_remember)?;
+        agree_by(&steps, &Driver::volume_options(BlockHome::Segments), drive_and_remember)?;
+    }
+
+    #[test]
     fn a_volume_with_blocks_of_several_parts_does_what_the_reference_does(steps in operations(80, true)) {
         agree(&steps, &VolumeOptions { block_size: 64 << 10, ..Driver::volume_options(BlockHome::Segments) })?;
     }
@@ -155,6 +188,13 @@ proptest! {
         steps in operations(80, true), volume in in_postgres()
     ) {
         agree_in_postgres(&steps, &volume, Means::NO_LOG)?;
+    }
+
+    #[test]
+    fn each_commit_kept_in_postgresql_shows_what_the_reference_was_then(
+        steps in operations(40, true), volume in in_postgres()
+    ) {
+        agree_in_postgres_by(&steps, &volume, Means::NO_LOG, drive_and_remember)?;
     }
 
     #[test]

@@ -17,6 +17,18 @@ fn agree(steps: &[Step], means: Means) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// The same in a volume that keeps history: every commit stays what it was.
+fn agree_and_remember(steps: &[Step], means: Means) -> Result<(), TestCaseError> {
+    let mut driver = Driver::new(means);
+    driver.keep_history();
+    for (i, step) in steps.iter().chain(&[Step::Compare, Step::Commit]).enumerate() {
+        driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
+    }
+    driver.compare_past().map_err(TestCaseError::fail)?;
+    driver.step(&Step::Remount).map_err(TestCaseError::fail)?;
+    driver.compare_past().map_err(TestCaseError::fail)
+}
+
 fn config(cases: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
@@ -33,6 +45,11 @@ proptest! {
     #[test]
     fn after_any_crash_the_tree_is_a_prefix_that_holds_all_that_was_synced(steps in operations(80, true)) {
         agree(&steps, Means::AMPLE)?;
+    }
+
+    #[test]
+    fn each_commit_that_is_kept_shows_what_the_reference_was_then(steps in operations(80, true)) {
+        agree_and_remember(&steps, Means::AMPLE)?;
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
-use weft_store::{Moment, Rule, RuleError};
+use weft_store::{HistoryFor, Moment, Name, Rule, RuleError};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -37,6 +37,15 @@ pub struct SetHistory {
     /// with s, m, h, d, w or y, or forever. 'off' keeps no history and removes what there is; it is
     /// refused while there are snapshots.
     pub rule: Keeping,
+    /// Those who may read the past where its rights let them: all, the owner of each file, or root;
+    /// if not given, those who may already
+    #[arg(long = "for", value_name = "WHOM", value_parser = readers)]
+    pub readers: Option<HistoryFor>,
+}
+
+/// Those who may read the past.
+pub fn readers(name: &str) -> Result<HistoryFor, String> {
+    HistoryFor::named(name).ok_or_else(|| format!("'{name}' is not all, owner or root"))
 }
 
 #[derive(Args)]
@@ -132,5 +141,22 @@ impl FromStr for Keeping {
             "off" => Ok(Keeping::Off),
             rule => Ok(Keeping::By(rule.parse()?)),
         }
+    }
+}
+
+/// Name of the directory that leads to the past, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryName(pub Option<Name>);
+
+impl FromStr for HistoryName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HistoryName, String> {
+        if text == "off" {
+            return Ok(HistoryName(None));
+        }
+        Name::new(text.as_bytes())
+            .map(|name| HistoryName(Some(name)))
+            .map_err(|_| format!("'{text}' is no name of a file"))
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
-use weft_store::{CommitNo, History, OpenOptions, Pin, PinKind, Store};
+use weft_store::{CommitNo, History, HistoryFor, OpenOptions, Pin, PinKind, Store};
 use weft_vfs::Vfs;
 
 /// Tells what is kept of the past, or sets that.
@@ -65,6 +65,7 @@ impl Kept {
 
     fn print(&self) {
         outln!("rule        {}", self.history.rule);
+        outln!("for         {}", self.history.readers.name());
         outln!("all from    commit {}, made at {}", self.history.first.0, self.first_made);
         outln!("to          commit {}, made at {}", self.last.0.0, self.last.1);
         for (pin, made) in &self.pins {
@@ -92,6 +93,7 @@ impl Kept {
         });
         json!({
             "rule": self.history.rule,
+            "for": self.history.readers.name(),
             "first": commit(self.history.first, &self.first_made),
             "last": commit(self.last.0, &self.last.1),
             "pins": pins.collect::<Vec<_>>(),
@@ -100,7 +102,7 @@ impl Kept {
 }
 
 fn change(arguments: &SetHistory) -> Result<()> {
-    set(&arguments.volume, &arguments.rule)?;
+    set(&arguments.volume, &arguments.rule, arguments.readers)?;
     let volume = shown::path(&arguments.volume);
     match &arguments.rule {
         Keeping::Off => outln!("{volume} keeps no history"),
@@ -110,14 +112,17 @@ fn change(arguments: &SetHistory) -> Result<()> {
 }
 
 /// Sets the rule of a volume, mounted or not.
-pub fn set(volume: &Path, keeping: &Keeping) -> Result<()> {
+pub fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<()> {
     let order = match keeping {
         Keeping::Off => "/history/off".to_owned(),
-        Keeping::By(rule) => format!("/history/set/{}", in_target(&rule.to_string())),
+        Keeping::By(rule) => {
+            let readers = readers.map_or("same", HistoryFor::name);
+            format!("/history/set/{}/{readers}", in_target(&rule.to_string()))
+        }
     };
     let set = |vfs: &Vfs| match keeping {
         Keeping::Off => vfs.end_history(),
-        Keeping::By(rule) => vfs.keep_history(&rule.to_string()),
+        Keeping::By(rule) => vfs.keep_history(&rule.to_string(), readers),
     };
     let what = || format!("cannot set the history of volume {}", shown::path(volume));
     ordered(volume, &order, set).with_context(what).map(drop)

@@ -115,6 +115,9 @@ impl Server {
     /// Returns the time for which the kernel may cache `attributes`, and the name that led to their
     /// node.
     pub(super) fn valid(&self, attributes: &Attributes) -> Valid {
+        if weft_vfs::is_past(attributes.ino) {
+            return self.valid_of_past(attributes);
+        }
         self.links.valid(&self.vfs, attributes, self.options.valid)
     }
 

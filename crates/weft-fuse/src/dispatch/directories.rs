@@ -7,7 +7,7 @@ use crate::protocol::flags::{FOPEN_CACHE_DIR, FOPEN_KEEP_CACHE};
 use crate::protocol::{Body, DATA_BYTES_MAX, Header, Reply};
 use std::time::Duration;
 use weft_links::is_for_everybody;
-use weft_vfs::{Asker, Attributes, Caller, Cookie, DirEntry, Ino};
+use weft_vfs::{Asker, Attributes, Caller, Cookie, DirEntry, Ino, Lasting, is_past};
 
 /// Bytes of the smallest entry: its fixed part and a name of up to 8 bytes.
 const DIRENT_BYTES_MIN: usize = 32;
@@ -30,7 +30,11 @@ impl Server {
         if !self.opens || !self.is_shared() {
             return Err(Failure::Errno(libc::ENOSYS));
         }
-        let is_private = !is_for_everybody(&self.vfs, ino);
+        let is_private = if is_past(ino) {
+            self.vfs.lasting(ino) == Lasting::Once || self.vfs.is_opaque(ino)?
+        } else {
+            !is_for_everybody(&self.vfs, ino)
+        };
         let kept = (SHARED, FOPEN_KEEP_CACHE | FOPEN_CACHE_DIR);
         let (number, flags) = if is_private { (PRIVATE, 0) } else { kept };
         reply.u64(number);

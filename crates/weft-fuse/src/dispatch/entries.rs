@@ -4,7 +4,6 @@ use super::{Failure, Outcome, Server, links};
 use crate::protocol::arguments::{Link, Mkdir, Mknod, Named, Rename, Symlink, Tmpfile};
 use crate::protocol::flags::FOPEN_KEEP_CACHE;
 use crate::protocol::{Body, Reply};
-use std::time::Duration;
 use weft_vfs::{Attributes, Caller, ErrorKind, Holds, Ino, Kind, MakeNode, RenameMode};
 
 impl Server {
@@ -33,13 +32,9 @@ impl Server {
             name => self.vfs.lookup_at_once(caller, parent, name),
         };
         match result {
-            // The kernel remembers that there is nothing. In a view there may be one at any time.
+            // The kernel remembers that there is nothing.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                reply.no_entry(if self.vfs.is_opaque(parent).unwrap_or(false) {
-                    Duration::ZERO
-                } else {
-                    self.missing_valid()
-                });
+                reply.no_entry(self.missing_valid_in(parent, name));
                 Ok(())
             }
             Ok(attributes) => {
@@ -94,6 +89,9 @@ impl Server {
     pub(super) fn link(&self, caller: Caller, parent: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let Link { node, name } = Link::parse(body)?;
         let Some(node) = self.node(node) else { return Err(Failure::Errno(libc::ESTALE)) };
+        if weft_vfs::is_past(node.ino) {
+            return Err(Failure::Errno(libc::EXDEV));
+        }
         let linked = self.vfs.link(caller, node.ino, parent, name);
         let told = linked.map(|attributes| self.as_told(attributes).unwrap_or(attributes));
         self.reply_entry(caller, told, reply)
@@ -111,11 +109,17 @@ impl Server {
 
     pub(super) fn rename(&self, parent: Ino, body: Body<'_>) -> Outcome {
         let Rename { to, old, new, .. } = Rename::parse(body)?;
+        self.refuse_target_in_past(to)?;
         Ok(self.vfs.rename((parent, old), (Ino(to), new), RenameMode::Replace)?)
+    }
+
+    fn refuse_target_in_past(&self, directory: u64) -> Outcome {
+        if weft_vfs::is_past(Ino(directory)) { Err(Failure::Errno(libc::EROFS)) } else { Ok(()) }
     }
 
     pub(super) fn rename2(&self, caller: Caller, parent: Ino, body: Body<'_>) -> Outcome {
         let Rename { to, flags, old, new } = Rename::parse_with_flags(body)?;
+        self.refuse_target_in_past(to)?;
         let to = Ino(to);
         let mode = match flags & !libc::RENAME_WHITEOUT {
             0 => RenameMode::Replace,

@@ -98,6 +98,9 @@ impl Server {
 
     pub(super) fn open(&self, header: &Header, node: Node, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let ino = node.ino;
+        if self.wants_opens() && weft_vfs::is_past(ino) {
+            return self.open_past(node, reply);
+        }
         if !self.wants_opens() {
             // The kernel then keeps what it needs itself, and does not ask again.
             return Err(Failure::Errno(libc::ENOSYS));
@@ -124,6 +127,16 @@ impl Server {
         }
         reply.u64(number | how);
         reply.u32(flags);
+        reply.u32(0);
+        Ok(())
+    }
+
+    /// Opens a file of the past. That it is read past the cache where a link is not for everybody
+    /// keeps its pages from others.
+    fn open_past(&self, node: Node, reply: &mut Reply) -> Outcome {
+        let is_plain = node.door == Door::Everybody && !self.vfs.is_opaque(node.ino)?;
+        reply.u64(self.opened.fetch_add(1, Ordering::Relaxed) * Opened::UNIT);
+        reply.u32(FOPEN_NOFLUSH | if is_plain { FOPEN_KEEP_CACHE } else { FOPEN_DIRECT_IO });
         reply.u32(0);
         Ok(())
     }

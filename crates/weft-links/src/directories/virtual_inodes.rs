@@ -16,7 +16,7 @@ const UNHELD_MAX: usize = 1 << 14;
 pub(crate) fn virtual_number(view: Ino, name: &[u8]) -> Ino {
     let digest = weft_digest::digest(&[&view.0.to_le_bytes()[..], name].concat());
     let (first, _) = digest.split_first_chunk().expect("a digest is longer");
-    Ino(FIRST_VIRTUAL | u64::from_le_bytes(*first) >> 2)
+    Ino(FIRST_VIRTUAL | u64::from_le_bytes(*first) >> 3)
 }
 
 /// The same of a symbolic link, which is another inode when it may say something else: the kernel

@@ -1,17 +1,23 @@
 //! The side that the vfs asks outside of the lock.
 
-use super::{LinkLayer, Links};
+use super::{LinkLayer, Links, layer};
 use std::sync::atomic::{AtomicU64, Ordering};
 use weft_attributes::Attribute;
 use weft_block::Rope;
 use weft_store::{Cookie, Ino};
 use weft_tree::{Attributes, Caller, DirEntry, Miss, Privileges, Result, SetAttributes, Writer};
-use weft_vfs::opaque::{OpaqueFiles, Results, Substitutes, Turn};
+use weft_vfs::opaque::{Layer, OpaqueFiles, OpaqueLayer, Results, Substitutes, Turn};
 use weft_vfs::{Stats, Vfs};
 
 impl LinkLayer {
     fn of<'a>(&'a self, vfs: &'a Vfs) -> Links<'a> {
         Links { vfs, layer: self }
+    }
+}
+
+impl OpaqueLayer for LinkLayer {
+    fn another(&self) -> Layer {
+        layer(self.options.clone(), false)
     }
 }
 

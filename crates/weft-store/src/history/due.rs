@@ -17,14 +17,14 @@ const ROWS_MAX: usize = 5_000;
 /// Commits before the last one that do not yield: each time that others do is a commit itself.
 const LAST_KEPT: u64 = 2;
 
-/// Returns the changes by which `store` keeps what its rule says at `now`: as much of them as one
-/// commit should make. None if there is nothing to do.
-pub fn due(store: &dyn Store, now: Timestamp) -> Result<Vec<HistoryChange>> {
+/// Returns the changes by which `store` keeps what its rule says at `now`, and the commits
+/// `in_use`: as much of them as one commit should make. None if there is nothing to do.
+pub fn due(store: &dyn Store, now: Timestamp, in_use: &[CommitNo]) -> Result<Vec<HistoryChange>> {
     let Some(history) = store.history()? else { return Ok(Vec::new()) };
     let pins = store.pins()?;
     // A later program may know more words: what it keeps stays.
     let mut changes = match history.rule.parse::<Rule>() {
-        Ok(rule) => thinned(store, &rule, &history, &pins, now)?,
+        Ok(rule) => thinned(store, &rule, (&history, &pins), now, in_use)?,
         Err(_) => Vec::new(),
     };
     if !changes.is_empty() || history.swept < history.first {
@@ -58,9 +58,9 @@ fn unpin(pin: &Pin) -> HistoryChange {
 fn thinned(
     store: &dyn Store,
     rule: &Rule,
-    history: &History,
-    pins: &[Pin],
+    (history, pins): (&History, &[Pin]),
     now: Timestamp,
+    in_use: &[CommitNo],
 ) -> Result<Vec<HistoryChange>> {
     let points = pins.iter().filter(|pin| pin.kind == PinKind::Point).collect::<Vec<_>>();
     let mut candidates = points.iter().map(|pin| (pin.commit, pin.made)).collect::<Vec<_>>();
@@ -68,9 +68,10 @@ fn thinned(
     candidates.extend(dense(store, rule, history, now)?);
     let Some((last, _)) = candidates.last().copied() else { return Ok(Vec::new()) };
     let Thinned { first, points: stay } = thin(rule, now, &candidates, last);
-    let stay = stay.into_iter().collect::<BTreeSet<_>>();
+    let stay = stay.into_iter().chain(in_use.iter().copied()).collect::<BTreeSet<_>>();
     let pinned = points.iter().map(|pin| pin.commit).collect::<BTreeSet<_>>();
-    let new = candidates.iter().filter(|(commit, _)| stay.contains(commit) && !pinned.contains(commit));
+    let is_new = |commit: &CommitNo| stay.contains(commit) && !pinned.contains(commit) && *commit < first;
+    let new = candidates.iter().filter(|(commit, _)| is_new(commit));
     let new = new.map(|(commit, made)| {
         let (kind, name) = (PinKind::Point, Vec::new());
         HistoryChange::Pin(Pin { commit: *commit, kind, name, made: *made, held_until: None })

@@ -11,6 +11,8 @@ use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Store, Transaction,
 };
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,12 @@ const ROWS_MAX: u64 = 1 << 18;
 /// Blocks of a file, each with its index.
 type Extents = [(u64, BlockRef)];
 
+/// Inodes whose commits are remembered, at most, in each half.
+const WRITTEN_MAX: usize = 1 << 16;
+
+/// Inodes that are read together if the commit of one is asked for.
+const INODES_READ: usize = 64;
+
 /// Growth of the part of a file in which a block is looked for.
 const WIDER: u64 = 32;
 
@@ -33,18 +41,64 @@ const WIDER: u64 = 32;
 pub struct At {
     store: Arc<dyn Store>,
     commit: CommitNo,
+    filter: Option<Arc<dyn PastFilter>>,
+    /// The commits that wrote inodes which were read lately.
+    written: Mutex<Written>,
+}
+
+/// Changes rows of the past before anybody sees them.
+pub trait PastFilter: Send + Sync {
+    /// Changes the row of an inode.
+    fn inode(&self, row: &mut InodeRow) -> Result<()>;
+
+    /// Changes the extended attributes of the inode that has the row `row`, which is as it was.
+    fn xattrs(&self, row: &InodeRow, values: &mut Vec<(Name, Vec<u8>)>) -> Result<()>;
+}
+
+/// The commits that wrote some inodes, in two halves: the older one goes when the newer is full.
+#[derive(Default)]
+struct Written {
+    newer: FxHashMap<Ino, CommitNo>,
+    older: FxHashMap<Ino, CommitNo>,
+}
+
+impl Written {
+    fn get(&self, ino: Ino) -> Option<CommitNo> {
+        self.newer.get(&ino).or_else(|| self.older.get(&ino)).copied()
+    }
+
+    fn note(&mut self, rows: &[(InodeRow, CommitNo)]) {
+        if self.newer.len() >= WRITTEN_MAX {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer.extend(rows.iter().map(|(row, since)| (row.ino, *since)));
+    }
 }
 
 impl At {
     /// `store` as of `commit`. `Unusable` if that commit is not kept.
     pub fn new(store: Arc<dyn Store>, commit: CommitNo) -> Result<At> {
         match store.is_kept(commit)? {
-            true => Ok(At { store, commit }),
+            true => Ok(At { store, commit, filter: None, written: Mutex::default() }),
             false => Err(not_kept(&*store, commit)?),
         }
     }
 
-    /// The row of `ino`.
+    /// The same, with rows as `filter` changes them.
+    pub fn filtered(store: Arc<dyn Store>, commit: CommitNo, filter: Arc<dyn PastFilter>) -> Result<At> {
+        Ok(At { filter: Some(filter), ..At::new(store, commit)? })
+    }
+
+    /// Returns the commit that wrote the row of `ino`. None if there is no such inode.
+    pub fn since(&self, ino: Ino) -> Result<Option<CommitNo>> {
+        if let Some(since) = self.written.lock().get(ino) {
+            return Ok(Some(since));
+        }
+        self.inodes(ino, INODES_READ)?;
+        Ok(self.written.lock().get(ino))
+    }
+
+    /// The row of `ino`, as it was.
     fn inode(&self, ino: Ino) -> Result<Option<InodeRow>> {
         let found = self.store.inodes_at(self.commit, ino, 1)?.pop();
         Ok(found.map(|(row, _)| row).filter(|row| row.ino == ino))
@@ -106,7 +160,12 @@ impl RowStore for At {
 
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
         let rows = self.store.inodes_at(self.commit, from, limit)?;
-        Ok(rows.into_iter().map(|(row, _)| row).collect())
+        self.written.lock().note(&rows);
+        let mut rows = rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>();
+        if let Some(filter) = &self.filter {
+            rows.iter_mut().try_for_each(|row| filter.inode(row))?;
+        }
+        Ok(rows)
     }
 
     fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {
@@ -177,7 +236,13 @@ impl RowStore for At {
     }
 
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
-        self.store.xattrs_at(self.commit, ino)
+        let mut values = self.store.xattrs_at(self.commit, ino)?;
+        if let Some(filter) = self.filter.as_ref().filter(|_| !values.is_empty())
+            && let Some(row) = self.inode(ino)?
+        {
+            filter.xattrs(&row, &mut values)?;
+        }
+        Ok(values)
     }
 
     /// None: what had no name then may be open now.

@@ -74,8 +74,13 @@ impl State {
     /// True if the asker may read inode `ino`, which is not opaque; a directory: list and search
     /// it.
     pub(crate) fn asker_may_read(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let is_directory = self.tree.inode(ino)?.row.kind == Kind::Directory;
+        self.asker_may(ino, if is_directory { MAY_READ | MAY_SEARCH } else { MAY_READ })
+    }
+
+    /// True if the asker has all rights `wanted` on inode `ino`, which is not opaque.
+    pub(crate) fn asker_may(&mut self, ino: Ino, wanted: u32) -> Result<bool, Stop> {
         let row = &self.tree.inode(ino)?.row;
-        let wanted = if row.kind == Kind::Directory { MAY_READ | MAY_SEARCH } else { MAY_READ };
         let (uid, gid, permissions, has_xattrs) = (row.uid, row.gid, row.permissions, row.has_xattrs());
         let acl = if has_xattrs { self.tree.xattrs(ino)?.map.get(ACCESS_ACL) } else { None };
         let acl = acl.map(|value| Acl::parse(value)).transpose()?;

@@ -59,8 +59,13 @@ impl Vfs {
     /// Commits `history` and nothing else. The caller has the turn to commit.
     fn commit_history(&self, header: &Header, time: Timestamp, history: Vec<HistoryChange>) -> Result<()> {
         let (commit, counters) = (header.commit.next(), header.counters);
+        let is_for_others = |change: &HistoryChange| matches!(change, HistoryChange::Keep(..) | HistoryChange::End);
+        let changes_readers = history.iter().any(is_for_others);
         let batch = Batch { commit, time, counters, history, ..Batch::default() };
         self.store.apply(&batch, Durability::Durable)?;
+        if changes_readers {
+            self.history_changed()?;
+        }
         let mut state = self.state.lock();
         state.last_commit = (commit, Some(time));
         state.durable = state.durable.max(state.committed);
@@ -104,7 +109,7 @@ impl Vfs {
         if turn.in_doubt.is_some() {
             return Ok(false);
         }
-        let changes = due(&*self.store, now)?;
+        let changes = due(&*self.store, now, &self.commits_in_use())?;
         if changes.is_empty() {
             return Ok(false);
         }

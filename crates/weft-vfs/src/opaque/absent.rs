@@ -1,7 +1,7 @@
 //! No layer: opaque inodes are files that nobody may read or write. They can be listed, renamed and
 //! removed.
 
-use super::{Detail, OpaqueFiles, OpaqueState, Results, Substitutes, Turn};
+use super::{Detail, Layer, OpaqueFiles, OpaqueLayer, OpaqueState, Results, Substitutes, Turn};
 use crate::stats::Stats;
 use crate::volume::Vfs;
 use weft_attributes::Attribute;
@@ -102,6 +102,12 @@ impl OpaqueFiles for Absent {
 
     fn take_turn<'a>(&'a self, _: &'a Vfs) -> Result<Box<dyn Turn + 'a>> {
         Err(ErrorKind::NotSupported.into())
+    }
+}
+
+impl OpaqueLayer for Absent {
+    fn another(&self) -> Layer {
+        Layer::absent()
     }
 }
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use weft_store::{Ino, InodeRow, Kind, Timestamp};
 use weft_tree::{
     ACCESS_ACL, Acl, Attributes, CAPABILITY, Error, ErrorKind, Lost, Mutation, ROW_BYTES, Result, SetAttributes,
-    SetRow, SetTime, Stop, Writer,
+    SetRow, SetTime, Stop, Writer, is_past,
 };
 
 /// Largest size and offset: what `off_t` holds.
@@ -20,11 +20,17 @@ const DAY: i64 = 24 * 3600 * 1_000_000_000;
 impl Vfs {
     /// Attributes of inode `ino`. `Stale` if there is no such inode.
     pub fn attributes(&self, ino: Ino) -> Result<Attributes> {
+        if is_past(ino) {
+            return self.past_attributes(ino, Detail::Usual);
+        }
         self.run(|state| state.attributes(ino))
     }
 
     /// The same in a `detail`, which makes a difference if it is opaque.
     pub fn attributes_in(&self, ino: Ino, detail: Detail) -> Result<Attributes> {
+        if is_past(ino) {
+            return self.past_attributes(ino, detail);
+        }
         self.run(|state| state.attributes_in(ino, detail))
     }
 
@@ -71,6 +77,7 @@ impl Vfs {
     pub(crate) fn rights_changed(&self, ino: Ino, changes: &SetAttributes) {
         if changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some() {
             self.blocks.shared.renew(ino);
+            self.past_rights_changed(ino);
         }
         if changes.uid.is_some()
             && self.has_substitutes()

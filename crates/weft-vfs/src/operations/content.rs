@@ -7,7 +7,8 @@ use crate::volume::Vfs;
 use std::ops::Range;
 use weft_store::{Ino, Timestamp};
 use weft_tree::{
-    AllocateMode, Data, ErrorKind, FileData, Mutation, Privileges, ROW_BYTES, Replacement, Result, Stop, Whence, Writer,
+    AllocateMode, Data, ErrorKind, FileData, Mutation, Privileges, ROW_BYTES, Replacement, Result, Stop, Whence,
+    Writer, is_past,
 };
 
 /// Most bytes copied by one mutation where blocks cannot be shared.
@@ -78,6 +79,9 @@ impl Vfs {
     /// Returns the offset of the next data or hole (Linux lseek(2)). `NoData` at or past the end,
     /// or when no data follows.
     pub fn seek(&self, ino: Ino, offset: u64, whence: Whence) -> Result<u64> {
+        if is_past(ino) {
+            return self.past_seek(ino, offset, whence);
+        }
         // What was looked at is not looked at again, and need not stay in memory.
         let first = offset / u64::from(self.block_size);
         let mut from = first;

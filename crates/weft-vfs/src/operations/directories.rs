@@ -5,7 +5,7 @@ use crate::state::State;
 use crate::volume::Vfs;
 use std::ops::Bound;
 use weft_store::{Cookie, Ino, Kind, NameRow};
-use weft_tree::{Attributes, Caller, DirEntry, ErrorKind, LISTED_MAX, Result, Stop, is_virtual};
+use weft_tree::{Attributes, Caller, DirEntry, ErrorKind, LISTED_MAX, Result, Stop, is_past, is_virtual};
 
 /// Entries that are put together while the state is locked once, however many are asked for.
 /// Directories of which all entries are kept have fewer.
@@ -21,6 +21,9 @@ impl Vfs {
     /// damaged: then none are left after them but `Corrupt`. An entry that exists all the while is
     /// listed exactly once, whatever else changes between the calls.
     pub fn read_directory(&self, ino: Ino, after: Cookie, limit: usize) -> Result<Vec<DirEntry>> {
+        if is_past(ino) {
+            return self.past_list(ino, after, limit);
+        }
         let mut listed = Vec::new();
         let mut after = after;
         if i64::try_from(after.0).is_err() {
@@ -117,6 +120,9 @@ impl Vfs {
         after: Cookie,
         limit: usize,
     ) -> Result<Vec<(DirEntry, Option<Attributes>)>> {
+        if is_past(ino) {
+            return self.past_list_attributes(caller, ino, after, limit);
+        }
         let entries = self.read_directory(ino, after, limit)?;
         let mut found = Vec::with_capacity(entries.len());
         while found.len() < entries.len() {

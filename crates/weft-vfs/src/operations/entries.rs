@@ -1,6 +1,7 @@
 //! Names: looking up, making, linking, removing, renaming.
 
 use crate::opaque::Detail;
+use crate::past::MovingName;
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
@@ -8,7 +9,7 @@ use std::borrow::Cow;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 use weft_tree::{
     Acl, Attributes, Caller, DEFAULT_ACL, Entry, ErrorKind, MakeNode, Mutation, NewInode, ROW_BYTES, RenameMode,
-    Result, Stop,
+    Result, Stop, is_past,
 };
 
 /// Most links of one inode.
@@ -62,6 +63,9 @@ impl Vfs {
         if name.len() > weft_store::NAME_BYTES_MAX {
             return Err(ErrorKind::NameTooLong.into());
         }
+        if is_past(parent) {
+            return self.past_lookup(caller, parent, name, MovingName::Symlink);
+        }
         let found = self.try_run(|state| {
             let entry = state.tree.existing(parent, name)?;
             let attributes = attributes(state, entry.ino)?;
@@ -70,6 +74,9 @@ impl Vfs {
         });
         match found {
             Err(Refusal::Opaque) => self.opaque.lookup(self, caller, parent, name),
+            Err(Refusal::Error(error)) if error.kind() == ErrorKind::NotFound && self.past.is_named(name) => {
+                self.enter_past(caller, parent)
+            }
             found => Ok(found?),
         }
     }
@@ -82,6 +89,9 @@ impl Vfs {
 
     /// The directory that holds directory `ino`; the root holds itself. `NotDirectory`.
     pub fn parent(&self, caller: Caller, ino: Ino) -> Result<Attributes> {
+        if is_past(ino) {
+            return self.past_parent(caller, ino);
+        }
         self.run(|state| {
             let parent = state.tree.directory(ino)?.row.parent;
             let attributes = state.tree.inode(parent)?.attributes();
@@ -120,6 +130,9 @@ impl Vfs {
 
     /// Returns the target of symbolic link `ino`. `Invalid` if it is none.
     pub fn read_symlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        if is_past(ino) {
+            return self.past_symlink(ino);
+        }
         self.run(|state| {
             let row = &state.tree.inode(ino)?.row;
             if row.kind != Kind::Symlink {
@@ -293,6 +306,7 @@ impl State {
         match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => return Err(ErrorKind::Exists.into()),
             (RenameMode::Exchange, None) => return Err(ErrorKind::NotFound.into()),
+            (_, None) if self.reserved.as_ref() == Some(to.1) => return Err(ErrorKind::Exists.into()),
             // Two names of one inode: nothing happens (POSIX rename()).
             (_, Some(target)) if target.ino == moved.ino => return Ok(Renaming::Nothing),
             _ => {}
@@ -367,12 +381,10 @@ impl State {
         Ok(value.map(|value| Acl::parse(value)).transpose()?)
     }
 
-    /// `Exists` if `name` is in `parent`.
+    /// `Exists` if `name` is in `parent`, or leads to its past.
     pub(crate) fn absent(&mut self, parent: Ino, name: &Name) -> Result<(), Stop> {
-        match self.tree.entry(parent, name.as_bytes())? {
-            Some(_) => Err(ErrorKind::Exists.into()),
-            None => Ok(()),
-        }
+        let is_there = self.tree.entry(parent, name.as_bytes())?.is_some() || self.reserved.as_ref() == Some(name);
+        if is_there { Err(ErrorKind::Exists.into()) } else { Ok(()) }
     }
 
     /// `Invalid` if `directory` is a directory that holds `place`, at any depth, or is it.

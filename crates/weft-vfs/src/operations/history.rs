@@ -2,19 +2,21 @@
 
 use crate::volume::Vfs;
 use weft_store::history::Rule;
-use weft_store::{CommitNo, HistoryChange, Moment, Pin, PinKind, Timestamp};
+use weft_store::{CommitNo, HistoryChange, HistoryFor, Moment, Pin, PinKind, Timestamp};
 use weft_tree::{Error, Result};
 
 /// Bytes in the name of a snapshot.
 const NAME_BYTES_MAX: usize = 255;
 
 impl Vfs {
-    /// Keeps history by `rule` from now on, or by that rule instead of another one. Refused if it
-    /// is no rule; other errors as of [`Vfs::change_history`].
-    pub fn keep_history(&self, rule: &str) -> Result<CommitNo> {
+    /// Keeps history by `rule` from now on, or by that rule instead of another one; for `readers`,
+    /// or for those who may read it already. Refused if it is no rule; other errors as of
+    /// [`Vfs::change_history`].
+    pub fn keep_history(&self, rule: &str, readers: Option<HistoryFor>) -> Result<CommitNo> {
         let rule = rule.parse::<Rule>().map_err(|why| refused(why.to_string()))?;
         self.change_history(|_, _| {
-            let readers = self.store.history()?.map(|history| history.readers).unwrap_or_default();
+            let before = self.store.history()?.map(|history| history.readers);
+            let readers = readers.or(before).unwrap_or_default();
             Ok(vec![HistoryChange::Keep(rule.to_string(), readers)])
         })
     }

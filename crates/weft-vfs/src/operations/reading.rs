@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_block::{Block, Buffer, Rope, Slice};
 use weft_store::{BlockRef, Ino, ReadMode};
-use weft_tree::{Base, Error, ErrorKind, FileData, Result, Stop};
+use weft_tree::{Base, Error, ErrorKind, FileData, Result, Stop, is_past};
 
 /// Bytes from the start of a file that are read together if they lie far away.
 const FIRST_BYTES: u64 = 512 << 10;
@@ -32,6 +32,9 @@ impl Vfs {
     /// `Invalid` (not a file), `Io`, `Corrupt` (what is stored is not what was written),
     /// `WouldBlock`.
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Rope> {
+        if is_past(ino) {
+            return self.past_read(ino, offset, len);
+        }
         let mut moves_atime = false;
         let plan = self.try_run(|state| {
             let parts = state.plan_read(ino, offset, len)?;

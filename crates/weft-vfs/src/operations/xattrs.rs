@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use weft_attributes::{Attribute, is_reserved};
 use weft_store::{Cookie, Ino, Kind, Name};
-use weft_tree::{ACCESS_ACL, Acl, DEFAULT_ACL, ErrorKind, Mutation, ROW_BYTES, Result, SetXattr, Stop};
+use weft_tree::{ACCESS_ACL, Acl, DEFAULT_ACL, ErrorKind, Mutation, ROW_BYTES, Result, SetXattr, Stop, is_past};
 
 /// Longest value (Linux `XATTR_SIZE_MAX`) and longest list of names (`XATTR_LIST_MAX`) in bytes.
 const BYTES_MAX: usize = 64 << 10;
@@ -21,6 +21,9 @@ impl Vfs {
     /// Value of the extended attribute `name`. `NoAttribute`, `NotSupported` (unknown namespace).
     /// [`Attribute`] says which of them tell what the volume knows.
     pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        if is_past(ino) {
+            return self.past_xattr(ino, name);
+        }
         let name = xattr_name(name)?;
         let attribute = Attribute::parse(name.as_bytes());
         let told = match attribute {
@@ -43,6 +46,9 @@ impl Vfs {
 
     /// Names of all extended attributes, ascending, but those that only this volume can use.
     pub fn xattr_names(&self, ino: Ino) -> Result<Vec<Name>> {
+        if is_past(ino) {
+            return self.past_xattr_names(ino);
+        }
         self.run(|state| {
             let names = state.tree.xattrs(ino)?.map.keys();
             let is_told = |name: &[u8]| !name.starts_with(KEPT) && Attribute::parse(name) != Some(Attribute::Opens);
@@ -92,6 +98,7 @@ impl Vfs {
     fn acl_changed(&self, ino: Ino, name: &Name) {
         if name.as_bytes() == ACCESS_ACL {
             self.blocks.shared.renew(ino);
+            self.past_rights_changed(ino);
         }
     }
 

@@ -10,6 +10,7 @@ use crate::observe::Observers;
 use crate::opaque::{Layer, Seen};
 use crate::operations::CountsCache;
 use crate::options::Options;
+use crate::past::Past;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
 use parking_lot::{Condvar, Mutex};
@@ -52,10 +53,26 @@ impl Vfs {
         options: Options,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Vfs>> {
-        let [changes, blocks] = [options.dirty_bytes_max, options.block_cache_bytes]
+        Vfs::open_with(layer, store, log, options, clock, None)
+    }
+
+    /// The same, with the cache of blocks `blocks` of another volume in the same store, if it is
+    /// given.
+    pub(crate) fn open_with(
+        layer: Layer,
+        store: Arc<dyn Store>,
+        log: Option<Box<dyn OperationLog>>,
+        options: Options,
+        clock: Arc<dyn Clock>,
+        blocks: Option<Arc<BlockCache>>,
+    ) -> Result<Arc<Vfs>> {
+        let is_first = blocks.is_none();
+        let [changes, cached] = [options.dirty_bytes_max, options.block_cache_bytes]
             .map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        pool::bound(changes, blocks);
-        let vfs = Vfs::assemble(layer, store, log, options, clock)?;
+        if is_first {
+            pool::bound(changes, cached);
+        }
+        let vfs = Vfs::assemble(layer, store, log, options, clock, blocks)?;
         vfs.recover()?;
         vfs.is_open.store(true, Ordering::Relaxed);
         if vfs.options.background && !vfs.options.read_only {
@@ -71,15 +88,18 @@ impl Vfs {
         log: Option<Box<dyn OperationLog>>,
         options: Options,
         clock: Arc<dyn Clock>,
+        blocks: Option<Arc<BlockCache>>,
     ) -> Result<Arc<Vfs>> {
         let header = store.header()?;
         let mut state = State::new(&header, &options, layer.state);
         state.space_free = store.space()?.bytes_free;
         let last = store.commits(header.commit, 1)?.pop();
-        let blocks = {
+        let blocks = blocks.unwrap_or_else(|| {
             let shared = SharedCache::new(options.shared_bytes_max, header.options.block_size);
             Arc::new(BlockCache::new(options.block_cache_bytes, shared))
-        };
+        });
+        let past = Past::new(&*store, header.uuid, options.history_name.clone())?;
+        state.reserved = past.reserved_name();
         let ahead = options.read_ahead_bytes.unwrap_or(if store.is_remote() { AHEAD_REMOTE } else { AHEAD });
         let ahead = if options.background { ahead.min(options.block_cache_bytes / 4) } else { 0 };
         Ok(Arc::new_cyclic(|me| Vfs {
@@ -116,6 +136,7 @@ impl Vfs {
             seen: Seen::default(),
             nfs_stats: Mutex::default(),
             counts: CountsCache::default(),
+            past,
             me: me.clone(),
         }))
     }

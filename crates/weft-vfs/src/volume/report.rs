@@ -6,7 +6,7 @@ use crate::read_ahead::ReadAhead;
 use crate::stats::{NfsStats, Stats};
 use std::sync::atomic::Ordering;
 use weft_store::{CommitNo, Ino, Space, Timestamp};
-use weft_tree::{Result, Statfs, is_virtual};
+use weft_tree::{Result, Statfs, is_past, is_virtual};
 
 /// Tells what a server of NFS counts; nothing once it is gone.
 pub(crate) type NfsCounters = Box<dyn Fn() -> Option<NfsStats> + Send + Sync>;
@@ -33,6 +33,9 @@ impl Vfs {
     /// A path that leads to `ino`, for messages, or led there lately; of what a view shows, the
     /// path of its target; `#` and its number if none is known.
     pub fn path(&self, ino: Ino) -> Vec<u8> {
+        if is_past(ino) {
+            return self.past_path(ino);
+        }
         if let Ok(Some(target)) = self.source_path(ino) {
             return [&target[..], b" in a view"].concat();
         }

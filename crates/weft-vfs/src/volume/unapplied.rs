@@ -168,6 +168,7 @@ fn is_lasting(kind: ErrorKind) -> bool {
         ErrorKind::NoSpace
         | ErrorKind::NoMemory
         | ErrorKind::Io
+        | ErrorKind::CrossDevice
         | ErrorKind::NotSynchronized
         | ErrorKind::TimedOut
         | ErrorKind::WouldBlock
@@ -227,7 +228,7 @@ impl Vfs {
         // Enough for all that a log holds: nothing may have to be committed for want of room.
         let dirty_bytes_max = 1 << 40;
         let options = Options { read_only: true, background: false, dirty_bytes_max, ..Options::default() };
-        let vfs = Vfs::assemble(Layer::absent(), store, log, options, Arc::new(ManualClock::default()))?;
+        let vfs = Vfs::assemble(Layer::absent(), store, log, options, Arc::new(ManualClock::default()), None)?;
         {
             let mut state = vfs.state.lock();
             (state.tree.keep_orphans, state.space_free) = (true, u64::MAX);

@@ -168,6 +168,10 @@ const VALUES: &[Valued] = &[
         Ok(moment) => set(&mut arguments.open.at, Some(moment)),
         Err(error) => usage(format!("option at: {error}")),
     }),
+    ("history-name", |arguments, _, value| match value.parse() {
+        Ok(name) => set(&mut arguments.open.history_name, name),
+        Err(error) => usage(format!("option history-name: {error}")),
+    }),
     ("exported-stages", |arguments, name, value| set(&mut arguments.open.exported_stages, word(name, value)?)),
     ("transport", |arguments, _, value| set(&mut arguments.transport, value.into())),
     ("placement", |arguments, _, value| set(&mut arguments.placement, value.into())),

@@ -28,7 +28,7 @@ fn kept(store: &MemoryStore) -> Vec<CommitNo> {
 /// Makes what is due at `time`, in as many commits as it takes.
 fn make_due(store: &MemoryStore, time: i64) {
     for round in 0.. {
-        let changes = due(store, Timestamp(time * SECOND)).expect("readable");
+        let changes = due(store, Timestamp(time * SECOND), &[]).expect("readable");
         if changes.is_empty() {
             return;
         }
@@ -40,7 +40,7 @@ fn make_due(store: &MemoryStore, time: i64) {
 #[test]
 fn nothing_is_due_where_no_history_is_kept() {
     let store = MemoryStore::new(VolumeOptions::default());
-    assert_eq!(due(&store, Timestamp(i64::MAX)).expect("readable"), []);
+    assert_eq!(due(&store, Timestamp(i64::MAX), &[]).expect("readable"), []);
     assert_eq!(yielding(&store).expect("readable"), []);
 }
 
@@ -48,7 +48,22 @@ fn nothing_is_due_where_no_history_is_kept() {
 fn a_rule_of_a_later_program_keeps_all() {
     let store = volume("some of it, as it likes");
     (1..10).for_each(|time| commit(&store, time, Vec::new()));
-    assert_eq!(due(&store, Timestamp(i64::MAX)).expect("readable"), []);
+    assert_eq!(due(&store, Timestamp(i64::MAX), &[]).expect("readable"), []);
+}
+
+#[test]
+fn a_commit_in_use_stays_until_nobody_uses_it() {
+    let store = volume("all 10s, minutely 10m");
+    (1..=100).for_each(|time| commit(&store, time, Vec::new()));
+    let used = CommitNo(40);
+    for _ in 0..10 {
+        let changes = due(&store, Timestamp(100 * SECOND), &[used]).expect("readable");
+        commit(&store, 100, changes);
+    }
+    let left = kept(&store);
+    assert!(left.contains(&used) && !left.contains(&CommitNo(39)) && !left.contains(&CommitNo(41)), "{left:?}");
+    make_due(&store, 100);
+    assert!(!kept(&store).contains(&used));
 }
 
 #[test]
@@ -109,7 +124,7 @@ proptest! {
             commit(&store, time, Vec::new());
             made.push((store.header().expect("readable").commit, Timestamp(time * SECOND)));
             if looks {
-                let changes = due(&store, Timestamp(time * SECOND)).expect("readable");
+                let changes = due(&store, Timestamp(time * SECOND), &[]).expect("readable");
                 if !changes.is_empty() {
                     commit(&store, time, changes);
                     made.push((store.header().expect("readable").commit, Timestamp(time * SECOND)));

@@ -1,0 +1,116 @@
+//! Paths into the past, in a mount.
+
+use crate::place::{Place, is_root, on_each_engine};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
+
+/// A script that commits all, and names the commit for later as `$1`.
+const KEEP: &str = "keep() { \"$WEFT\" sync . | sed 's/.*(commit \\([0-9]*\\)).*/@\\1/' >../commit-$1; }";
+
+#[test]
+fn programs_find_in_each_moment_what_was_there_then() {
+    on_each_engine(&[], |place, _| {
+        place.weft(&["history", "set", "m", "all forever"]).well();
+        let script = |body: &str| {
+            let weft = env!("CARGO_BIN_EXE_weft");
+            place.sh(&format!("set -e; WEFT={weft}; {KEEP}; {body}")).well()
+        };
+        script(
+            "export GIT_CONFIG_GLOBAL=/dev/null; git init -q r && cd r && git config user.email a@b && git config user.name a
+             cd ..; mkdir -p tree/sub; ln -s sub tree/link; mkfifo tree/fifo
+             for i in $(seq 1 10); do
+                echo $i >r/file; echo $i >r/new-$i; (cd r && git add . && git commit -qm $i)
+                seq $i 5000 >tree/sub/lines; echo $i >tree/$i; chmod 6$((i % 8))4 tree/$i; rm -f tree/$((i - 3))
+                rm -rf ../copy-$i; keep $i; cp -a tree ../copy-$i
+             done; mv tree elsewhere; mv elsewhere/sub .; keep 11",
+        );
+        script(
+            "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=*
+             for i in $(seq 1 10); do
+                at=.weft/at/$(cat ../commit-$i)
+                [ \"$(git -C $at/r log --format=%s | wc -l)\" = $i ]; git -C $at/r fsck --no-progress
+                [ -z \"$(git --no-optional-locks -C $at/r status --porcelain)\" ]
+                diff -r --no-dereference -x fifo $at/tree ../copy-$i
+                rm -rf ../copied; cp -a $at/tree ../copied; diff -r --no-dereference -x fifo ../copied ../copy-$i
+                [ \"$($WEFT digest $at/tree | cut -d' ' -f1)\" = \"$($WEFT digest ../copy-$i | cut -d' ' -f1)\" ]
+                diff sub/.weft/at/$(cat ../commit-$i)/lines ../copy-$i/sub/lines
+                cmp $at/tree/link/lines ../copy-$i/sub/lines
+                grep -rq \"^$i\\$\" $at/tree/sub
+             done
+             ! ls -a | grep weft; [ \"$(ls .weft)\" = at ]; [ -z \"$(ls .weft/at)\" ]",
+        );
+        place.weft(&["snapshot", "create", "m", "kept"]).well();
+        script(
+            "[ \"$(ls .weft/at)\" = kept ]; rm -rf r; [ \"$(cat .weft/at/kept/r/file)\" = 10 ]; [ ! -e r ]
+             [ \"$(readlink .weft/at/now)\" != \"$(readlink .weft/at/kept)\" ] || { keep 12; }
+             ! touch .weft/at/kept/x 2>/dev/null; ! mkdir .weft 2>/dev/null; ! rm -rf .weft/at/kept/r 2>/dev/null
+             ! ls .weft/at/nothing 2>/dev/null; ! mv sub .weft/at/kept/ 2>/dev/null; ! ln .weft/at/kept/r/file x 2>/dev/null
+             [ -d .weft/at/kept/r/.git ]",
+        );
+    });
+}
+
+#[test]
+fn an_entry_of_the_same_name_wins_and_the_name_can_be_another_or_none() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.mount();
+    place.sh("mkdir -p own/.weft other && touch own/.weft/mine && ! ls other/.weft 2>/dev/null").well();
+    place.weft(&["history", "set", "m", "all forever"]).well();
+    place.sh("[ $(ls own/.weft) = mine ] && [ $(ls other/.weft) = at ] && touch own/.weft/more").well();
+    place.sh("ls own/.weft/more .weft/at/now/own/.weft/mine && rm -r own/.weft && [ $(ls own/.weft) = at ]").well();
+    place.umount();
+    place.mount_with("v", &["--history-name", ".past"]);
+    place.sh("[ $(ls .past) = at ] && ! ls .weft 2>/dev/null && mkdir .weft && ! mkdir .past 2>/dev/null").well();
+    place.umount();
+    place.mount_with("v", &["-o", "history-name=off"]);
+    place.sh("! ls .past 2>/dev/null && mkdir .past").well();
+}
+
+#[test]
+fn users_see_of_the_past_what_they_could_see_then_and_can_see_now() {
+    let test = "users_see_of_the_past_what_they_could_see_then_and_can_see_now";
+    if !is_root() {
+        return eprintln!("SKIPPED {test}: needs root");
+    }
+    on_each_engine(&[], |place, _| {
+        place.weft(&["history", "set", "m", "all forever"]).well();
+        let mounted = place.path("m");
+        fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(&mounted, PermissionsExt::from_mode(0o755)).unwrap();
+        let may = |user: u32, script: &str| {
+            let user = format!("--reuid={user} --regid={user} --clear-groups -- sh -c");
+            let mut command = Command::new("setpriv");
+            command.args(user.split(' ')).arg(script).current_dir(&mounted);
+            command.output().unwrap().status.success()
+        };
+        place
+            .sh("mkdir open closed && echo leak >open/leak && echo secret >closed/secret && chmod 700 closed
+                 echo own >open/own && chmod 600 open/own && chown 1000 open/own && cp /bin/true open/suid
+                 chmod 4755 open/suid")
+            .well();
+        place.weft(&["snapshot", "create", "m", "then"]).well();
+        assert!(may(1000, "cat .weft/at/then/open/leak && cat .weft/at/then/open/own"));
+        assert!(!may(1001, "cat .weft/at/then/open/own"));
+        assert!(!may(1001, "cat .weft/at/then/closed/secret"));
+        let mode = fs::metadata(mounted.join(".weft/at/then/open/suid")).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o755, "nobody gets privileges from the past");
+        place.sh("chmod 600 open/leak && chmod 755 closed").well();
+        assert!(!may(1001, "cat .weft/at/then/open/leak"), "it is closed now, also where the kernel knew it");
+        assert!(!may(1001, "cat .weft/at/then/closed/secret"), "it was closed then");
+        place.sh("mkdir -m 755 hidden && mv open hidden/ && chmod 700 hidden").well();
+        assert!(!may(1001, "ls hidden/open/.weft/at/then"), "the way there is closed");
+        place.sh("mkdir -p deep/a && chmod 700 deep && echo x >deep/a/file").well();
+        place.weft(&["snapshot", "create", "m", "deep"]).well();
+        place.sh("mv deep/a shown && rmdir deep").well();
+        assert!(may(1001, "cat shown/file"));
+        assert!(!may(1001, "cat shown/.weft/at/deep/file"), "it lay in a closed directory then");
+        assert!(may(0, "cat shown/.weft/at/deep/file"));
+        place.weft(&["history", "set", "m", "all forever", "--for", "owner"]).well();
+        assert!(may(1000, "cat .weft/at/then/open/own") && !may(1001, "cat .weft/at/deep/hidden/open/suid"));
+        place.weft(&["history", "set", "m", "all forever", "--for", "root"]).well();
+        assert!(!may(1000, "ls .weft") && may(0, "cat .weft/at/then/open/leak"));
+    });
+}
