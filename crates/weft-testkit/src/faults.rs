@@ -228,6 +228,10 @@ impl RowStore for CrashStore {
         self.live.refuse_missing_blocks(ino)
     }
 
+    fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
+        self.live.names_of(ino)
+    }
+
     fn xattrs(&self, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.call(Calls::All)?;
         self.live.xattrs(ino)

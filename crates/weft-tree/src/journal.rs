@@ -90,6 +90,12 @@ impl Journal {
         arena.push(mutation);
     }
 
+    /// An operation was performed that the log cannot have: until a commit has it, nothing is to be
+    /// logged.
+    pub(crate) fn leave_gap(&mut self) {
+        self.current = Arena { incomplete: true, ..Arena::default() };
+    }
+
     /// Bytes not yet in the log; none if some are missing.
     pub(crate) fn unlogged_bytes(&self) -> Option<usize> {
         let whole = !self.previous.incomplete && !self.current.incomplete;

@@ -49,6 +49,13 @@ pub(crate) struct CommitState {
     in_doubt: Option<(PendingCommit, Durability)>,
 }
 
+impl CommitState {
+    /// True if a commit is in doubt.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.is_some()
+    }
+}
+
 impl Vfs {
     /// All operations before the call are durable when it returns (POSIX fsync(), sync()).
     /// `NoSpace` or `Io` when they cannot be made durable: they stay in memory and are tried again.

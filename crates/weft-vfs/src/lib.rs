@@ -22,6 +22,7 @@ mod past;
 mod read_ahead;
 mod refusal;
 mod requester;
+mod restore;
 mod secrets;
 pub mod shares;
 mod state;
@@ -37,6 +38,7 @@ pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decod
 pub use options::{AtimePolicy, HISTORY_NAME, Options};
 pub use past::{InodeOfPast, Lasting, MADE_BYTES, MovingName, NodeOfPast};
 pub use requester::{Requester, request_number, requester, set_requester};
+pub use restore::{Effect, PathEffect, RestoreError, RestoreReport, RestoreRequest, Target};
 pub use secrets::Secret;
 pub use state::State;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};

@@ -31,6 +31,8 @@ pub struct State {
     pub(crate) named: OpNo,
     /// Inodes that were read from the store lately.
     pub(crate) locality: Locality,
+    /// The last operation that restored something of the past.
+    pub(crate) restored: OpNo,
     /// Kind of the last commit's failure, until a commit succeeds.
     pub(crate) failure: Option<ErrorKind>,
     /// Changes that the kernel could not pass on.
@@ -57,6 +59,7 @@ impl State {
             last_commit: (header.commit, None),
             named: op,
             locality: Locality::default(),
+            restored: OpNo(0),
             failure: None,
             failed_writeback: FailedWriteback::default(),
             reserved: None,

@@ -288,6 +288,15 @@ impl Vfs {
         }
     }
 
+    /// Checks that `bytes` more may be stored and `inodes` more made, by what is free now.
+    pub(crate) fn permit_growth(&self, bytes: u64, inodes: u64) -> Result<()> {
+        match self.state.lock().may_grow(bytes, inodes) {
+            Err(Stop::Fail(error)) => Err(error),
+            Err(Stop::Miss(_) | Stop::Opaque) => Err(ErrorKind::NoSpace.into()),
+            Ok(()) => Ok(()),
+        }
+    }
+
     /// The locks of all who use the volume.
     pub fn locks(&self) -> &Locks {
         &self.locks

@@ -92,7 +92,7 @@ impl Tree {
     }
 
     /// Inode `ino`, which is in memory, lost a name (a directory: its only one).
-    fn lose_name(&mut self, ino: Ino, time: Timestamp) {
+    pub(crate) fn lose_name(&mut self, ino: Ino, time: Timestamp) {
         let inode = self.inodes.get(&ino).expect("the inode is in memory");
         let row = &mut inode.row;
         if row.nlink == 0 {

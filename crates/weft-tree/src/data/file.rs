@@ -134,6 +134,13 @@ impl FileData {
         pieces.cost().cast_signed() - before.cast_signed()
     }
 
+    /// Makes block `index`, which has nothing dirty, the stored block `block`.
+    pub(crate) fn put_shared(&mut self, index: u64, block: BlockRef) {
+        self.extents.insert(index, block);
+        self.shared.insert(index);
+        self.known.add(index..index + 1);
+    }
+
     /// Makes blocks `range` holes; tells how many fewer bytes are dirty.
     pub(crate) fn drop_blocks(&mut self, range: Range<u64>) -> u64 {
         let mut clean = 0;

@@ -106,7 +106,7 @@ impl Vfs {
     /// Makes the changes that are due; true if there were any.
     fn make_due(&self, now: Timestamp) -> Result<bool> {
         let turn = self.committing.lock();
-        if turn.in_doubt.is_some() {
+        if turn.in_doubt.is_some() || self.needs_past() {
             return Ok(false);
         }
         let changes = due(&*self.store, now, &self.commits_in_use())?;
@@ -122,7 +122,7 @@ impl Vfs {
     /// if there was any.
     pub(crate) fn yield_history(&self) -> Result<bool> {
         let turn = self.committing.lock();
-        if turn.in_doubt.is_some() {
+        if turn.in_doubt.is_some() || self.needs_past() {
             return Ok(false);
         }
         let free = |vfs: &Vfs| Ok::<_, Error>(vfs.store.space()?.bytes_free);

@@ -25,7 +25,7 @@ struct Written {
 impl Vfs {
     /// Sees that no loss of the store's own log goes unnoticed that takes operations up to `target`
     /// with it. They are durable.
-    pub(super) fn name_commit(&self, target: OpNo) -> Result<()> {
+    pub(crate) fn name_commit(&self, target: OpNo) -> Result<()> {
         if self.state.lock().named >= target {
             return Ok(());
         }

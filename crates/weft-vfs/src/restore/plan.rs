@@ -1,0 +1,374 @@
+//! The plan of a restoration: which inodes change, come and go.
+
+use super::numbers::{Mapped, Numbers, Origin};
+use super::path::{VolumePath, shown};
+use super::report::{Effect, OUTSIDE_MAX, RestoreReport};
+use super::rows::Rows;
+use super::subtree::Subtree;
+use super::{RestoreRequest, Restoring, Target, refused};
+use crate::volume::Vfs;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use weft_store::{BlockRef, CommitNo, Ino, InodeRow, Kind, Name, NameRow, path_to};
+use weft_tree::{ParentChange, Restoration, RestoredContent, RestoredInode};
+
+/// A restoration, and what is told of it.
+pub(super) struct Plan {
+    pub(super) restoration: Restoration,
+    pub(super) report: RestoreReport,
+}
+
+/// The place that is restored.
+struct Place {
+    /// Its directory and its name there; none of the root.
+    entry: Option<(InodeRow, Name)>,
+    /// The entry that is there now.
+    now: Option<NameRow>,
+    /// The inode that was there then, and its kind.
+    then: (Ino, Kind),
+    /// Names below it of which each is the only one in its directory that is brought back.
+    only: Vec<Name>,
+}
+
+/// Plans what `request` wishes for, of `path` as of commit `then`.
+pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then: CommitNo) -> Restoring<Plan> {
+    let (now, then) = (vfs.present_rows()?, vfs.past_rows(then));
+    let place = find_place(request, path, now, then)?;
+    let past = Subtree::read(then, place.then.0, &place.only)?;
+    let present = match (&place.now, &place.entry) {
+        (Some(entry), _) => Subtree::read(now, entry.ino, &[])?,
+        (None, None) => Subtree::read(now, Ino::ROOT, &[])?,
+        (None, Some(_)) => Subtree::default(),
+    };
+    let count = (past.order.len() + past.entries + 1) as u64;
+    let mut numbers = Numbers::reserve(vfs, count, request.is_rehearsal);
+    let all_new = matches!(request.target, Target::Elsewhere(_));
+    let mapped =
+        Mapped::choose(&past, &present, &mut numbers, all_new, |others| Ok(now.inodes(others)?.into_keys().collect()))?;
+    let mut planner = Planner {
+        block_size: u64::from(vfs.block_size),
+        now,
+        then,
+        past,
+        present,
+        mapped,
+        numbers,
+        gets_other_entries: FxHashSet::default(),
+        restoration: Restoration { time: vfs.now(), ..Restoration::default() },
+        report: RestoreReport { then: then.commit, ..RestoreReport::default() },
+    };
+    planner.plan_entries(&place);
+    planner.plan_inodes(&place)?;
+    planner.plan_losing();
+    planner.find_outside(vfs)?;
+    let Planner { restoration, report, .. } = planner;
+    refuse_too_much(vfs, &restoration)?;
+    Ok(Plan { restoration, report })
+}
+
+/// Finds the place, then and now.
+fn find_place(request: &RestoreRequest, path: &VolumePath, now: Rows<'_>, then: Rows<'_>) -> Restoring<Place> {
+    let target = match &request.target {
+        Target::Elsewhere(to) => VolumePath::parse(to)?,
+        Target::Place | Target::EmptyPlace { .. } => path.clone(),
+    };
+    let wanted = match then.entry(path.names())? {
+        Some(entry) => (entry.ino, entry.kind),
+        None if path.names().is_empty() => (Ino::ROOT, Kind::Directory),
+        None => return refused(format!("{} was not there at commit {}", shown(path.names()), then.commit.0)),
+    };
+    let Some((directory, name)) = target.split() else {
+        return match request.target {
+            Target::Place => Ok(Place { entry: None, now: None, then: wanted, only: Vec::new() }),
+            _ => refused("/ is there".into()),
+        };
+    };
+    if let Target::EmptyPlace { with_parents: true } = request.target
+        && let Some(place) = missing_parents(path, now, then)?
+    {
+        return Ok(place);
+    }
+    let parent = now.directory(directory)?;
+    let present = now.name(parent.ino, name)?;
+    if present.is_some() && request.target != Target::Place {
+        return refused(format!("{} is there", shown(target.names())));
+    }
+    Ok(Place { entry: Some((parent, name.clone())), now: present, then: wanted, only: Vec::new() })
+}
+
+/// The topmost directory on the way to `path` that is not there any more, as the place that is
+/// restored; none if all are there.
+fn missing_parents(path: &VolumePath, now: Rows<'_>, then: Rows<'_>) -> Restoring<Option<Place>> {
+    let names = path.names();
+    for depth in 1..names.len() {
+        if now.entry(&names[..depth])?.is_some() {
+            continue;
+        }
+        let parent = now.directory(&names[..depth - 1])?;
+        let Some(entry) = then.entry(&names[..depth])? else { return Ok(None) };
+        let (entry, then) = (Some((parent, names[depth - 1].clone())), (entry.ino, entry.kind));
+        return Ok(Some(Place { entry, now: None, then, only: names[depth..].to_vec() }));
+    }
+    Ok(None)
+}
+
+/// Refuses what no commit could take at once.
+fn refuse_too_much(vfs: &Vfs, restoration: &Restoration) -> Restoring<()> {
+    let (cost, most) = (restoration.cost(u64::from(vfs.block_size)), vfs.options.dirty_bytes_max);
+    if cost > most {
+        let (cost, most) = (cost >> 20, most >> 20);
+        return refused(format!(
+            "it changes too much for one commit: {cost} MiB, of {most} at most; restore parts of it, or mount the volume \
+             with a larger --dirty"
+        ));
+    }
+    let restored = restoration.inodes.iter();
+    let sum = |rows: &mut dyn Iterator<Item = &InodeRow>| rows.map(|row| row.allocated).sum::<u64>();
+    let after = sum(&mut restored.clone().map(|inode| &inode.row));
+    let before = sum(&mut restored.clone().filter_map(|inode| inode.present.as_ref()));
+    let made = restored.filter(|inode| inode.present.is_none()).count() as u64;
+    // What goes makes room only once it is committed.
+    vfs.permit_growth(after.saturating_sub(before), made)?;
+    Ok(())
+}
+
+struct Planner<'a> {
+    block_size: u64,
+    now: Rows<'a>,
+    then: Rows<'a>,
+    past: Subtree,
+    present: Subtree,
+    mapped: Mapped,
+    numbers: Numbers,
+    /// Directories whose entries change.
+    gets_other_entries: FxHashSet<Ino>,
+    restoration: Restoration,
+    report: RestoreReport,
+}
+
+impl Planner<'_> {
+    /// Plans which entries come and go.
+    fn plan_entries(&mut self, place: &Place) {
+        if let Some((directory, name)) = &place.entry {
+            let ((ino, _), kind) = (self.mapped.of(place.then.0), place.then.1);
+            let parent = directory.ino;
+            let coming = Some(NameRow { parent, name: name.clone(), ino, kind, cookie: self.numbers.cookie() });
+            let coming = coming.filter(|entry| place.now.as_ref().is_none_or(|now| now.ino != entry.ino));
+            let is_directory = |entry: &NameRow| i64::from(entry.kind == Kind::Directory);
+            let change = |gains: &dyn Fn(&NameRow) -> i64| {
+                let lost = place.now.as_ref().filter(|_| coming.is_some()).map_or(0, gains);
+                coming.as_ref().map_or(0, gains) - lost
+            };
+            self.restoration.parent = Some(ParentChange {
+                row: directory.clone(),
+                name: name.clone(),
+                is_changed: coming.is_some(),
+                entries: change(&|_| 1),
+                directories: change(&is_directory),
+            });
+            if coming.is_some() {
+                self.restoration.removed.extend(place.now.clone());
+                self.restoration.added.extend(coming);
+            }
+        }
+        for directory in self.past.order.clone() {
+            self.plan_entries_of(directory);
+        }
+        for directory in &self.present.order {
+            if !self.mapped.keeps(*directory) {
+                self.restoration.removed.extend(self.present.names_of(*directory).iter().cloned());
+            }
+        }
+        let entries = self.restoration.removed.iter().chain(&self.restoration.added);
+        self.gets_other_entries = entries.map(|entry| entry.parent).collect();
+    }
+
+    /// The same in `directory`, as it was then.
+    fn plan_entries_of(&mut self, directory: Ino) {
+        let (parent, origin) = self.mapped.of(directory);
+        let present = if origin == Origin::Kept { self.present.names_of(parent) } else { &[] };
+        let mut present = present.iter().map(|entry| (&entry.name, entry)).collect::<FxHashMap<_, _>>();
+        let mut added = Vec::new();
+        for entry in self.past.names_of(directory) {
+            let ino = self.mapped.of(entry.ino).0;
+            match present.get(&entry.name) {
+                Some(now) if now.ino == ino => {
+                    present.remove(&entry.name);
+                }
+                _ => added.push(NameRow { parent, ino, cookie: self.numbers.cookie(), ..entry.clone() }),
+            }
+        }
+        self.restoration.removed.extend(present.into_values().cloned());
+        self.restoration.added.extend(added);
+    }
+
+    /// Plans how inodes of then are to be.
+    fn plan_inodes(&mut self, place: &Place) -> Restoring<()> {
+        let paths = if self.past.order.len() > 1 { self.past.paths() } else { FxHashMap::default() };
+        let top = Vec::new();
+        let mut parents = FxHashMap::default();
+        for directory in &self.past.order {
+            let above = self.mapped.of(*directory).0;
+            parents.extend(self.past.names_of(*directory).iter().map(|entry| (entry.ino, above)));
+        }
+        let outside = place.entry.as_ref().map_or(Ino::ROOT, |(directory, _)| directory.ino);
+        for ino in self.past.order.clone() {
+            let parent = parents.get(&ino).copied().unwrap_or(outside);
+            let path = paths.get(&ino).or(Some(&top));
+            let Some(restored) = self.restored(ino, parent)? else {
+                self.report.unchanged += 1;
+                continue;
+            };
+            let effect = if restored.present.is_some() { Effect::Changed } else { Effect::Back };
+            self.report.add(effect, path);
+            self.restoration.inodes.push(restored);
+        }
+        let kept = self.past.order.iter().map(|ino| self.mapped.of(*ino).0);
+        self.restoration.relied_on = kept.chain(self.present.order.iter().copied()).collect();
+        Ok(())
+    }
+
+    /// The inode `ino` of then as it is to be; none if it is so.
+    fn restored(&self, ino: Ino, parent: Ino) -> Restoring<Option<RestoredInode>> {
+        let (then, since) = &self.past.inodes[&ino];
+        let (number, origin) = self.mapped.of(ino);
+        let names = self.past.count(ino);
+        let mut row = InodeRow {
+            ino: number,
+            generation: self.numbers.generation(origin, then.generation),
+            nlink: names,
+            ..then.clone()
+        };
+        if then.kind == Kind::Directory {
+            let entries = self.past.names_of(ino);
+            let directories = entries.iter().filter(|entry| entry.kind == Kind::Directory).count();
+            row.size = entries.len() as u64;
+            row.nlink = u32::try_from(directories + 2).unwrap_or(u32::MAX);
+            row.parent = parent;
+        }
+        if origin != Origin::Kept {
+            let blocks = self.then.blocks(then, self.block_size)?;
+            let xattrs = self.then.xattrs(then)?;
+            let changed = xattrs.keys().cloned().collect::<Vec<_>>();
+            let xattrs = (!changed.is_empty()).then_some((xattrs, changed));
+            return Ok(Some(RestoredInode { present: None, row, content: RestoredContent::Whole(blocks), xattrs }));
+        }
+        let (now, last) = &self.present.inodes[&ino];
+        if then.kind != Kind::Directory {
+            row.nlink = now.nlink.saturating_sub(self.present.count(ino)).saturating_add(names);
+        }
+        let has_other_entries = self.gets_other_entries.contains(&number);
+        let is_same_row = |row: &InodeRow| {
+            let now = InodeRow { atime: row.atime, ctime: row.ctime, ..now.clone() };
+            now == *row && !has_other_entries
+        };
+        // Any change of content or attributes is one of the row.
+        if since == last {
+            let is_same = is_same_row(&row);
+            let content = RestoredContent::Same;
+            return Ok((!is_same).then(|| RestoredInode { present: Some(now.clone()), row, content, xattrs: None }));
+        }
+        let content = self.changed_content(then, now)?;
+        let xattrs = self.changed_xattrs(then, now)?;
+        row.xattrs = xattrs.as_ref().map_or(now.xattrs, |(map, _)| u32::try_from(map.len()).unwrap_or(u32::MAX));
+        let is_same = is_same_row(&row) && content == RestoredContent::Same && xattrs.is_none();
+        Ok((!is_same).then(|| RestoredInode { present: Some(now.clone()), row, content, xattrs }))
+    }
+
+    /// The blocks that come and go where inode `now` gets the content of `then`.
+    fn changed_content(&self, then: &InodeRow, now: &InodeRow) -> Restoring<RestoredContent> {
+        if then.kind != Kind::File {
+            return Ok(RestoredContent::Same);
+        }
+        let (old, new) = (self.now.blocks(now, self.block_size)?, self.then.blocks(then, self.block_size)?);
+        let (dropped, put) = difference(&old, &new);
+        let is_same = dropped.is_empty() && put.is_empty() && then.size == now.size && then.inline == now.inline;
+        if is_same {
+            return Ok(RestoredContent::Same);
+        }
+        let is_partly = !old.is_empty() && !new.is_empty();
+        Ok(if is_partly { RestoredContent::Partly(dropped, put) } else { RestoredContent::Whole(new) })
+    }
+
+    /// All extended attributes of then, with those that differ now; none if none does. The root
+    /// keeps what controls the volume.
+    #[expect(clippy::type_complexity, reason = "as a restoration has them")]
+    fn changed_xattrs(
+        &self,
+        then: &InodeRow,
+        now: &InodeRow,
+    ) -> Restoring<Option<(BTreeMap<Name, Vec<u8>>, Vec<Name>)>> {
+        let (mut new, old) = (self.then.xattrs(then)?, self.now.xattrs(now)?);
+        if now.ino == Ino::ROOT {
+            let controls = |name: &Name| weft_attributes::is_reserved(name.as_bytes());
+            new.retain(|name, _| !controls(name));
+            new.extend(
+                old.iter().filter(|(name, _)| controls(name)).map(|(name, value)| (name.clone(), value.clone())),
+            );
+        }
+        let names = new.keys().chain(old.keys()).collect::<FxHashSet<_>>();
+        let differing = names.into_iter().filter(|name| new.get(*name) != old.get(*name));
+        let mut changed = differing.cloned().collect::<Vec<_>>();
+        changed.sort_unstable();
+        Ok((!changed.is_empty()).then_some((new, changed)))
+    }
+
+    /// Plans which inodes of now lose their names.
+    fn plan_losing(&mut self) {
+        let gone = self.present.order.iter().filter(|ino| !self.mapped.keeps(**ino)).copied().collect::<Vec<_>>();
+        if gone.is_empty() {
+            return;
+        }
+        let paths = self.present.paths();
+        for ino in gone {
+            let row = self.present.inodes[&ino].0.clone();
+            let names = if row.kind == Kind::Directory { 1 } else { self.present.count(ino) };
+            self.restoration.losing.push((row, names));
+            self.report.add(Effect::Removed, paths.get(&ino));
+        }
+    }
+
+    /// Finds paths outside at which changed files are seen.
+    fn find_outside(&mut self, vfs: &Vfs) -> Restoring<()> {
+        let of = |ino: Ino| vfs.store.names_of(ino);
+        for restored in &self.restoration.inodes {
+            let Some(now) = restored.present.as_ref().filter(|now| now.kind != Kind::Directory) else { continue };
+            if now.nlink <= self.present.count(now.ino) {
+                continue;
+            }
+            self.report.linked += 1;
+            if self.report.outside.len() >= OUTSIDE_MAX {
+                continue;
+            }
+            let is_outside = |parent: &Ino, name: &Name| {
+                let top = self.restoration.parent.as_ref();
+                let is_top = top.is_some_and(|top| top.row.ino == *parent && top.name == *name);
+                !is_top && !self.present.names.contains_key(parent)
+            };
+            for (parent, name) in of(now.ino)?.into_iter().filter(|(parent, name)| is_outside(parent, name)) {
+                let above = path_to(parent, of)?;
+                let above: &[u8] = if above == b"/" { b"" } else { &above };
+                self.report.outside.push([above, b"/", name.as_bytes()].concat());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ranges of indices at which `old` has blocks and `new` has none, and the blocks of `new` that
+/// `old` does not have at their place.
+fn difference(old: &[(u64, BlockRef)], new: &[(u64, BlockRef)]) -> (Vec<Range<u64>>, Vec<(u64, BlockRef)>) {
+    let find = |list: &[(u64, BlockRef)], index: u64| {
+        list.binary_search_by_key(&index, |(index, _)| *index).ok().map(|at| list[at].1.id)
+    };
+    let mut dropped = Vec::<Range<u64>>::new();
+    for (index, _) in old.iter().filter(|(index, _)| find(new, *index).is_none()) {
+        match dropped.last_mut() {
+            Some(range) if range.end == *index => range.end += 1,
+            _ => dropped.push(*index..index + 1),
+        }
+    }
+    let put = new.iter().filter(|(index, block)| find(old, *index) != Some(block.id));
+    (dropped, put.copied().collect())
+}

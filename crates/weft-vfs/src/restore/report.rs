@@ -1,0 +1,68 @@
+//! What a restoration does, for people.
+
+use weft_store::CommitNo;
+
+/// Paths that a report lists.
+pub(super) const LISTED_MAX: usize = 1000;
+
+/// Paths outside that a report lists.
+pub(super) const OUTSIDE_MAX: usize = 100;
+
+/// Facts about a restoration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestoreReport {
+    /// The commit as of which it is.
+    pub then: CommitNo,
+    /// The last commit, which has it; none of a rehearsal.
+    pub committed: Option<CommitNo>,
+    /// Inodes that came back.
+    pub back: u64,
+    /// Inodes that got other content or attributes.
+    pub changed: u64,
+    /// Inodes that lost names, as they had none there then.
+    pub removed: u64,
+    /// Inodes that are as they were.
+    pub unchanged: u64,
+    /// Paths of changed inodes, at most 1000, from the place that is restored on.
+    pub paths: Vec<PathEffect>,
+    /// Changed files that have hard links outside of the place.
+    pub linked: u64,
+    /// Other paths, at most 100, at which changed files are seen, too: they have hard links there.
+    pub outside: Vec<Vec<u8>>,
+}
+
+/// The effect at one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathEffect {
+    /// The path from the place that is restored on; empty for that.
+    pub path: Vec<u8>,
+    /// The effect.
+    pub effect: Effect,
+}
+
+/// What becomes of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It comes back.
+    Back,
+    /// It gets the content and attributes of then.
+    Changed,
+    /// It is not there any more.
+    Removed,
+}
+
+impl RestoreReport {
+    /// Notes an effect.
+    pub(super) fn add(&mut self, effect: Effect, path: Option<&Vec<u8>>) {
+        match effect {
+            Effect::Back => self.back += 1,
+            Effect::Changed => self.changed += 1,
+            Effect::Removed => self.removed += 1,
+        }
+        if self.paths.len() < LISTED_MAX
+            && let Some(path) = path
+        {
+            self.paths.push(PathEffect { path: path.clone(), effect });
+        }
+    }
+}
