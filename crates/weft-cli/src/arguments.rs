@@ -7,6 +7,7 @@ mod effects;
 mod examples;
 mod history;
 mod programs;
+mod restoring;
 mod serving;
 mod signing;
 
@@ -16,6 +17,7 @@ pub use history::{
     History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, SetHistory, Snapshot, SnapshotCommand,
 };
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
+pub use restoring::{Restore, RestoreSnapshot, Told, Undelete};
 pub use serving::{Serve, Served, served_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
 
@@ -168,6 +170,20 @@ pub enum Command {
     /// history'). Exit code 0: it was done. 1: it could not be. 2: wrong usage.
     #[command(after_long_help = examples::SNAPSHOT)]
     Snapshot(Snapshot),
+    /// Make a file or a directory with all in it what it was at a moment of the past
+    ///
+    /// Also while the volume is mounted and busy. All of it happens at once, whatever fails: there
+    /// is no moment, and no crash, that leaves a part. What is there now and was not then is
+    /// removed; history keeps it. Data is neither read nor written. Exit code 0: it is restored, or
+    /// told. 1: it could not be, and nothing has changed. 2: wrong usage.
+    #[command(after_long_help = examples::RESTORE)]
+    Restore(Restore),
+    /// Bring back a file or a directory that was deleted
+    ///
+    /// As 'weft restore' does, where nothing is now. Exit code 0: it is there again, or told. 1: it
+    /// could not be brought back. 2: wrong usage.
+    #[command(after_long_help = examples::UNDELETE)]
+    Undelete(Undelete),
     /// Make a pair of keys to sign with; they are minisign's
     ///
     /// Exit code 0: they are made. 1: they could not be.

@@ -19,6 +19,7 @@ mod pages;
 mod pipe;
 mod programs;
 mod prove;
+mod restore;
 mod run;
 mod scrub;
 mod serve;
@@ -60,6 +61,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Log(arguments) => log::run(&arguments),
         Command::History(arguments) => history::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
+        Command::Undelete(arguments) => restore::undelete(&arguments),
         Command::Keygen(arguments) => sign::keygen(&arguments),
         Command::Sign(arguments) => Ok(looked(sign::sign(&arguments))),
         Command::Verify(arguments) => Ok(looked(sign::verify(&arguments))),

@@ -146,6 +146,11 @@ impl Running {
 
     /// Orders it to do what `target` says, which is a commit; returns the number of that.
     pub fn order(&self, target: &str) -> Result<u64> {
+        self.answered(target)?["commit"].as_u64().context("the daemon's answer cannot be read")
+    }
+
+    /// Orders the same; returns what it answers.
+    pub fn answered(&self, target: &str) -> Result<Value> {
         let limit = weft_control::COMMIT_MAX + Duration::from_secs(5);
         let answer = ask(&self.socket.path, Method::Post, target, limit);
         let Answer { body, .. } = match answer {
@@ -153,8 +158,7 @@ impl Running {
             Ok(answer) => bail!("{}", answer.body.trim()),
             Err(error) => bail!("process {}, which serves it, cannot be asked: {error}", self.socket.pid),
         };
-        let committed: Option<Value> = serde_json::from_str(&body).ok();
-        committed.and_then(|committed| committed["commit"].as_u64()).context("the daemon's answer cannot be read")
+        serde_json::from_str(&body).context("the daemon's answer cannot be read")
     }
 }
 

@@ -4,9 +4,10 @@
 //! limit: a volume that is stuck is reported, and holds up no other answer.
 
 use crate::COMMIT_MAX;
+use crate::restoring::{report_value, restore_request};
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::extract::{Path, Request, State};
+use axum::extract::{Path, RawQuery, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -105,6 +106,7 @@ pub(crate) fn router(daemon: Daemon) -> Router {
         .route("/snapshots/create/{name}/{until}", post(create_snapshot))
         .route("/snapshots/delete/{name}", post(delete_snapshot))
         .route("/snapshots/hold/{name}/{until}", post(hold_snapshot))
+        .route("/restore", post(restore))
         .layer(from_fn(refuse_bodies))
         .with_state(Arc::new(shared))
 }
@@ -209,7 +211,7 @@ impl Shared {
     }
 }
 
-fn rfc3339(time: Timestamp) -> String {
+pub(crate) fn rfc3339(time: Timestamp) -> String {
     let after = Duration::from_nanos(u64::try_from(time.0).unwrap_or(0));
     let time: SystemTime = UNIX_EPOCH + after;
     humantime::format_rfc3339_millis(time).to_string()
@@ -281,6 +283,19 @@ async fn delete_snapshot(State(shared): State<Arc<Shared>>, Path(name): Path<Str
 
 async fn hold_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)): Path<(String, i64)>) -> Response {
     change(shared, move |vfs| vfs.hold_snapshot(&name, Timestamp(until))).await
+}
+
+/// Restores something of the past. Nobody but the holder of the volume and root gets here, who may
+/// do all with it.
+async fn restore(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+    let Some(request) = query.as_deref().and_then(restore_request) else {
+        return text(StatusCode::BAD_REQUEST, "that is no request to restore something");
+    };
+    match committing(shared, move |vfs| vfs.restore(&request)).await {
+        Ok(Ok(report)) => json(&report_value(&report)),
+        Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
+        Err(unanswered) => unanswered,
+    }
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ pub use state::State;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};
 pub use user::{Changed, IfExists, User};
 pub use volume::{Unapplied, UnappliedList, Vfs};
-pub use weft_store::{CommitNo, Cookie, Generation, HistoryFor, Ino, Kind, Name, OpNo, Timestamp};
+pub use weft_store::{CommitNo, Cookie, Generation, HistoryFor, Ino, Kind, Moment, Name, OpNo, Timestamp};
 pub use weft_tree::{
     Access, AllocateMode, Attributes, Caller, Credentials, DirEntry, Error, ErrorKind, FileId, Holds, MakeNode,
     Privileges, Reach, RenameMode, Result, SetAttributes, SetTime, SetXattr, Statfs, Whence, Writer, is_past,

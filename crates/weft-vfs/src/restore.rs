@@ -33,7 +33,7 @@ use weft_tree::{Error, ErrorKind, Mutation, Replacement, Restoration, RestoredCo
 const PLANS_MAX: usize = 8;
 
 /// A wish for something of the past.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreRequest {
     /// Its path in the volume.
     pub path: Vec<u8>,

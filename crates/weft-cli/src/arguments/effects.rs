@@ -27,6 +27,8 @@ impl Command {
             | Command::Log(_)
             | Command::History(_)
             | Command::Snapshot(_)
+            | Command::Restore(_)
+            | Command::Undelete(_)
             | Command::Scrub(_) => true,
             // Files of `export` are the user's, and get the permissions that they have in the
             // volume.

@@ -65,7 +65,19 @@ Examples:
     weft snapshot create photos.weft before-the-upgrade
     weft mount --at before-the-upgrade photos.weft /mnt/before
     weft snapshot list photos.weft
+    weft snapshot restore photos.weft before-the-upgrade
     weft snapshot delete photos.weft before-the-upgrade";
+
+pub const RESTORE: &str = "\
+Examples:
+    weft restore /mnt/photos/2026 --at -1h
+    weft restore /mnt/photos/2026 --at yesterday --dry-run
+    weft restore photos.weft:2026/index --at @1234 --to 2026/index.before";
+
+pub const UNDELETE: &str = "\
+Examples:
+    weft undelete /mnt/photos/2026/summer.jpg
+    weft undelete --parents photos.weft:2026/summer/beach.jpg";
 
 pub const SIGN: &str = "\
 Examples:

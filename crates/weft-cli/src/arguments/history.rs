@@ -64,6 +64,10 @@ pub enum SnapshotCommand {
     ///
     /// Exit code 0: they are listed. 1: they could not be. 2: wrong usage.
     List(ListSnapshots),
+    /// Make all of a volume what it was at a snapshot, at once; history keeps what is there now
+    ///
+    /// Exit code 0: it is restored, or told. 1: it could not be. 2: wrong usage.
+    Restore(super::RestoreSnapshot),
     /// Delete a snapshot; refused while it is held
     ///
     /// Exit code 0: it is deleted. 1: it could not be. 2: wrong usage.

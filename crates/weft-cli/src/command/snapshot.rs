@@ -16,6 +16,7 @@ pub fn run(arguments: &Snapshot) -> Result<ExitCode> {
     match &arguments.command {
         SnapshotCommand::Create(create) => make(&create.snapshot, create.hold.map(|span| later(span.0)))?,
         SnapshotCommand::List(list) => print(&list.volume, list.json)?,
+        SnapshotCommand::Restore(restore) => super::restore::snapshot(restore)?,
         SnapshotCommand::Delete(snapshot) => delete(snapshot)?,
         SnapshotCommand::Hold(hold) => hold_until(&hold.snapshot, later(hold.time.0))?,
     }

@@ -46,6 +46,8 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
     let all_new = matches!(request.target, Target::Elsewhere(_));
     let mapped =
         Mapped::choose(&past, &present, &mut numbers, all_new, |others| Ok(now.inodes(others)?.into_keys().collect()))?;
+    let made = vfs.store.commits(then.commit, 1)?.into_iter().find(|row| row.number == then.commit);
+    let made = made.map(|row| row.time);
     let mut planner = Planner {
         block_size: u64::from(vfs.block_size),
         now,
@@ -56,7 +58,7 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
         numbers,
         gets_other_entries: FxHashSet::default(),
         restoration: Restoration { time: vfs.now(), ..Restoration::default() },
-        report: RestoreReport { then: then.commit, ..RestoreReport::default() },
+        report: RestoreReport { then: then.commit, made, ..RestoreReport::default() },
     };
     planner.plan_entries(&place);
     planner.plan_inodes(&place)?;

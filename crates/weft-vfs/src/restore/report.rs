@@ -1,9 +1,12 @@
 //! What a restoration does, for people.
 
-use weft_store::CommitNo;
+use weft_store::{CommitNo, Timestamp};
 
 /// Paths that a report lists.
 pub(super) const LISTED_MAX: usize = 1000;
+
+/// Bytes of them.
+const LISTED_BYTES_MAX: usize = 64 << 10;
 
 /// Paths outside that a report lists.
 pub(super) const OUTSIDE_MAX: usize = 100;
@@ -13,6 +16,8 @@ pub(super) const OUTSIDE_MAX: usize = 100;
 pub struct RestoreReport {
     /// The commit as of which it is.
     pub then: CommitNo,
+    /// The time at which that was made.
+    pub made: Option<Timestamp>,
     /// The last commit, which has it; none of a rehearsal.
     pub committed: Option<CommitNo>,
     /// Inodes that came back.
@@ -29,6 +34,7 @@ pub struct RestoreReport {
     pub linked: u64,
     /// Other paths, at most 100, at which changed files are seen, too: they have hard links there.
     pub outside: Vec<Vec<u8>>,
+    pub(super) listed_bytes: usize,
 }
 
 /// The effect at one path.
@@ -60,8 +66,10 @@ impl RestoreReport {
             Effect::Removed => self.removed += 1,
         }
         if self.paths.len() < LISTED_MAX
+            && self.listed_bytes < LISTED_BYTES_MAX
             && let Some(path) = path
         {
+            self.listed_bytes += path.len();
             self.paths.push(PathEffect { path: path.clone(), effect });
         }
     }

@@ -1,0 +1,55 @@
+//! Arguments of the commands that bring back the past.
+
+use clap::Args;
+use std::ffi::OsString;
+use weft_store::Moment;
+
+#[derive(Args)]
+pub struct Restore {
+    /// A path in a mounted volume, there now or not; or VOLUME:PATH, and VOLUME: for all of it
+    pub path: OsString,
+    /// The moment: a commit (@1234), a time in UTC (2026-11-28T12:30:00), a time ago (-5m, -3d,
+    /// yesterday), or the name of a snapshot; as of 'weft mount'
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Moment,
+    /// Bring it to this path of the same volume, where nothing is yet; what is at PATH stays
+    #[arg(long, value_name = "ELSEWHERE")]
+    pub to: Option<OsString>,
+    #[command(flatten)]
+    pub told: Told,
+}
+
+#[derive(Args)]
+pub struct Undelete {
+    /// A path in a mounted volume, where nothing is now; or VOLUME:PATH
+    #[arg(required = true)]
+    pub path: Option<OsString>,
+    /// The moment as of which it is brought back, as of 'weft mount'; without it the last commit
+    /// kept that has it
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Option<Moment>,
+    /// Bring back directories on the way that are gone, too, without what else was in them
+    #[arg(long)]
+    pub parents: bool,
+    #[command(flatten)]
+    pub told: Told,
+}
+
+#[derive(Args)]
+pub struct RestoreSnapshot {
+    #[command(flatten)]
+    pub snapshot: super::NamedSnapshot,
+    #[command(flatten)]
+    pub told: Told,
+}
+
+/// What is told of a restoration.
+#[derive(Args)]
+pub struct Told {
+    /// Change nothing, and list what would be brought back, changed and removed
+    #[arg(long)]
+    pub dry_run: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,120 @@
+//! `weft restore`, `weft undelete` and `weft snapshot restore`.
+
+mod place;
+
+use crate::arguments::{Restore, RestoreSnapshot, Told, Undelete};
+use crate::opened::{Opened, Settings};
+use crate::{mounted, shown};
+use anyhow::{Context, Result};
+use place::{Place, Way};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::process::ExitCode;
+use weft_control::{report_value, restore_target};
+use weft_store::{Moment, OpenOptions};
+use weft_vfs::{RestoreRequest, Target};
+
+/// Makes a path what it was.
+pub fn run(arguments: &Restore) -> Result<ExitCode> {
+    let place = Place::find(&arguments.path)?;
+    let target = match &arguments.to {
+        Some(to) => Target::Elsewhere(place.other(to)?),
+        None => Target::Place,
+    };
+    let what = || format!("cannot restore {}", named(&arguments.path));
+    let report = restored(place, Some(arguments.at.clone()), target, &arguments.told).with_context(what)?;
+    let shown = arguments.to.as_ref().unwrap_or(&arguments.path);
+    tell("restored", shown, &report, &arguments.told);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Brings back what was deleted.
+pub fn undelete(arguments: &Undelete) -> Result<ExitCode> {
+    let path = arguments.path.as_ref().expect("the parser demands it");
+    let target = Target::EmptyPlace { with_parents: arguments.parents };
+    let what = || format!("cannot undelete {}", named(path));
+    let report = restored(Place::find(path)?, arguments.at.clone(), target, &arguments.told).with_context(what)?;
+    tell("undeleted", path, &report, &arguments.told);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes all of a volume what a snapshot has.
+pub fn snapshot(arguments: &RestoreSnapshot) -> Result<()> {
+    let (volume, name) = (&arguments.snapshot.volume, &arguments.snapshot.name);
+    let at = Some(Moment::Snapshot(name.clone()));
+    let what = || format!("cannot restore volume {}", shown::path(volume));
+    let place = Place::of_volume(volume, b"/".to_vec())?;
+    let report = restored(place, at, Target::Place, &arguments.told).with_context(what)?;
+    tell("restored", volume.as_os_str(), &report, &arguments.told);
+    Ok(())
+}
+
+fn named(path: &OsStr) -> String {
+    shown::path(path.as_ref())
+}
+
+/// Has the volume of `place` restored: by the daemon that uses it, or here. Returns the report.
+fn restored(place: Place, at: Option<Moment>, target: Target, told: &Told) -> Result<Value> {
+    let request = RestoreRequest { path: place.path, at, target, is_rehearsal: told.dry_run };
+    match place.way {
+        Way::Daemon(daemon, root) => {
+            if let Some(root) = root {
+                super::asking::pass_on(&root).context("changes that the kernel has cached cannot be written")?;
+            }
+            daemon.answered(&restore_target(&request))
+        }
+        Way::Alone(volume) => {
+            let opened = Opened::open(&volume, Settings::default(), OpenOptions::default())?;
+            let report = opened.vfs.restore(&request);
+            opened.close()?;
+            Ok(report_value(&report?))
+        }
+    }
+}
+
+/// Prints a report.
+fn tell(done: &str, path: &OsStr, report: &Value, told: &Told) {
+    if told.json {
+        return outln!("{report:#}");
+    }
+    let count = |name: &str| report[name].as_u64().unwrap_or(0);
+    let path = named(path);
+    if told.dry_run {
+        list(report, &path);
+    }
+    let as_of = &report["as_of"];
+    let made = as_of["time"].as_str().map(|time| format!(", made at {time}")).unwrap_or_default();
+    let done = if told.dry_run { "would be" } else { done };
+    let (back, changed, removed) = (count("back"), count("changed"), count("removed"));
+    let commit = &as_of["commit"];
+    outln!("{path} {done} as of commit {commit}{made}: {back} brought back, {changed} changed, {removed} removed");
+    let linked = count("linked");
+    if linked > 0 {
+        let outside = report["outside"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let outside = outside.map(shown::message).collect::<Vec<_>>().join(", ");
+        let files = if linked == 1 { "1 changed file has" } else { &format!("{linked} changed files have") };
+        outln!("{files} other hard links in the volume, which show the same: {outside}");
+    }
+}
+
+/// Lists the effect on each path.
+fn list(report: &Value, top: &str) {
+    let effects = report["paths"].as_array().into_iter().flatten();
+    for effect in effects.clone() {
+        let word = effect["effect"].as_str().unwrap_or_default();
+        let below = effect["path"].as_str().unwrap_or_default();
+        outln!("{word:<8} {}{}", top.trim_end_matches('/'), shown::message(below));
+    }
+    let all = ["back", "changed", "removed"].iter().filter_map(|name| report[name].as_u64()).sum::<u64>();
+    let more = all.saturating_sub(effects.count() as u64);
+    if more > 0 {
+        outln!("and {more} more");
+    }
+}
+
+/// Says that nobody can ask the daemon of the mount at `root`.
+fn unasked(root: &std::path::Path) -> anyhow::Error {
+    let (root, owner) = (shown::path(root), mounted::mount_at(root));
+    let who = owner.map_or_else(String::new, |(_, (user, _))| format!(" (user {user})"));
+    anyhow::anyhow!("the daemon of {root} cannot be asked by this user; do it as the user who mounted it{who}")
+}
