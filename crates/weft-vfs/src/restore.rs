@@ -106,6 +106,15 @@ impl Vfs {
     }
 
     fn plan_and_apply(&self, request: &RestoreRequest) -> Restoring<RestoreReport> {
+        let path = VolumePath::parse(&request.path)?;
+        // Without the turn to commit: it may take long to find.
+        let moment = match &request.at {
+            Some(moment) => moment.clone(),
+            None => {
+                self.commit_durably()?;
+                Moment::Commit(newest::commit_with(&*self.store, &path)?)
+            }
+        };
         for _ in 0..PLANS_MAX {
             let mut turn = self.committing.lock();
             let op = self.state.lock().tree.counters.op;
@@ -116,7 +125,8 @@ impl Vfs {
             if !is_clean || turn.is_in_doubt() {
                 self.commit_once(&mut turn, Durability::Durable)?;
             }
-            let plan = self.plan_restoration(request)?;
+            let then = moment.commit(&*self.store, self.now())?;
+            let plan = plan::make(self, request, &path, then)?;
             if request.is_rehearsal {
                 return Ok(plan.report);
             }
@@ -148,15 +158,6 @@ impl Vfs {
         };
         self.announce_outdated(outdated);
         Ok(applied)
-    }
-
-    fn plan_restoration(&self, request: &RestoreRequest) -> Restoring<Plan> {
-        let path = VolumePath::parse(&request.path)?;
-        let then = match &request.at {
-            Some(moment) => moment.commit(&*self.store, self.now())?,
-            None => newest::commit_with(&*self.store, &path)?,
-        };
-        plan::make(self, request, &path, then)
     }
 
     /// True if a restoration waits for its commit: blocks that it names may belong to the past

@@ -84,7 +84,7 @@ fn tell(done: &str, path: &OsStr, report: &Value, told: &Told) {
     }
     let as_of = &report["as_of"];
     let made = as_of["time"].as_str().map(|time| format!(", made at {time}")).unwrap_or_default();
-    let done = if told.dry_run { "would be" } else { done };
+    let done = if told.dry_run { format!("would be {done}") } else { done.to_owned() };
     let (back, changed, removed) = (count("back"), count("changed"), count("removed"));
     let commit = &as_of["commit"];
     outln!("{path} {done} as of commit {commit}{made}: {back} brought back, {changed} changed, {removed} removed");

@@ -3,17 +3,86 @@
 use super::path::{VolumePath, shown};
 use super::rows::Rows;
 use super::{Restoring, refused};
+use rustc_hash::FxHashSet;
 use std::ops::Range;
-use weft_store::{CommitNo, Ino, Kind, Name, Store};
+use weft_store::{CommitNo, Cookie, Ino, Kind, Name, Store};
 
 /// Versions of a directory that are read at once.
 const VERSIONS_READ: usize = 256;
 
+/// Entries of a directory that are read at once.
+const NAMES_READ: usize = 1 << 14;
+
+/// Entries that are compared to find out when a removal began.
+const NAMES_MAX: usize = 1 << 21;
+
 /// Versions of directories that are looked at, before a moment has to be named.
 const VERSIONS_MAX: usize = 100_000;
 
-/// Finds the last kept commit that has `path`. Refused if there is none.
+/// Commits in which a directory was emptied, at most.
+const EMPTYING_MAX: usize = 256;
+
+/// Time between two commits of one removal, at most, in nanoseconds.
+const BETWEEN: i64 = 3_000_000_000;
+
+/// Finds the last kept commit that has `path` whole. Refused if there is none.
+///
+/// The removal of a directory with much in it takes several commits, each of which leaves less. The
+/// one before them is meant.
 pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
+    let last = last_with(store, path)?;
+    let Some(entry) = Rows::new(store, last).entry(path.names())? else { return Ok(last) };
+    if entry.kind != Kind::Directory {
+        return Ok(last);
+    }
+    let (mut whole, mut names, mut at) = (last, names_below(store, last, entry.ino)?, last);
+    let time = |commit: CommitNo| -> Restoring<Option<i64>> {
+        Ok(store.commits(commit, 1)?.first().filter(|row| row.number == commit).map(|row| row.time.0))
+    };
+    let mut emptied_at = time(last)?;
+    for _ in 0..EMPTYING_MAX {
+        let Some(before) = at.0.checked_sub(1).map(CommitNo) else { break };
+        let (Some(now), Some(made)) = (emptied_at, time(before)?) else { break };
+        if now.saturating_sub(made) > BETWEEN || !store.is_kept(before)? {
+            break;
+        }
+        let is_it = Rows::new(store, before).entry(path.names())?.is_some_and(|found| found.ino == entry.ino);
+        if !is_it {
+            break;
+        }
+        let more = names_below(store, before, entry.ino)?;
+        if !names.is_subset(&more) {
+            break;
+        }
+        if more.len() > names.len() {
+            (whole, names, emptied_at) = (before, more, Some(made));
+        }
+        at = before;
+    }
+    Ok(whole)
+}
+
+/// The entries below `directory` as of `commit`, as far as they are not very many.
+fn names_below(store: &dyn Store, commit: CommitNo, directory: Ino) -> Restoring<FxHashSet<(Ino, Name, Ino)>> {
+    let (mut names, mut left) = (FxHashSet::default(), vec![directory]);
+    while let Some(directory) = left.pop() {
+        let mut after = Cookie(0);
+        loop {
+            let page = store.names_at(commit, directory, after, NAMES_READ)?;
+            let Some(last) = page.last() else { break };
+            after = last.cookie;
+            left.extend(page.iter().filter(|entry| entry.kind == Kind::Directory).map(|entry| entry.ino));
+            names.extend(page.into_iter().map(|entry| (directory, entry.name, entry.ino)));
+            if names.len() > NAMES_MAX {
+                return Ok(FxHashSet::default());
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Finds the last kept commit that has something at `path`.
+fn last_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
     let Some(history) = store.history()? else {
         return refused("this volume keeps no history; 'weft history set' begins one".into());
     };

@@ -83,8 +83,8 @@ impl Mapped {
         alive: impl FnOnce(&[Ino]) -> Restoring<Vec<Ino>>,
     ) -> Restoring<Mapped> {
         let is_kept = |ino: &Ino| {
-            let ((then, _), Some((now, _))) = (&then.inodes[ino], now.inodes.get(ino)) else { return false };
-            then.kind == now.kind && then.generation == now.generation
+            // One of another generation is it, too: it was gone and got its number back.
+            now.inodes.get(ino).is_some_and(|(now, _)| now.kind == then.inodes[ino].0.kind)
         };
         let mut others = then.order.iter().filter(|ino| !is_kept(ino)).copied().collect::<Vec<_>>();
         others.sort_unstable();

@@ -257,6 +257,7 @@ impl Planner<'_> {
             return Ok(Some(RestoredInode { present: None, row, content: RestoredContent::Whole(blocks), xattrs }));
         }
         let (now, last) = &self.present.inodes[&ino];
+        row.generation = now.generation;
         if then.kind != Kind::Directory {
             row.nlink = now.nlink.saturating_sub(self.present.count(ino)).saturating_add(names);
         }

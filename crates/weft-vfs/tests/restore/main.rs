@@ -194,6 +194,12 @@ fn what_is_gone_gets_its_number_back_with_another_generation() {
     let after = volume.vfs.attributes(volume.at("/d/large")).expect("there");
     assert_eq!(after.ino, before.ino);
     assert_ne!(after.generation, before.generation);
+    volume.put("/d/large", b"now");
+    volume.commit();
+    let report = volume.restore("/d", then);
+    assert_eq!((report.back, report.changed, report.removed), (0, 1, 0));
+    let kept = volume.vfs.attributes(volume.at("/d/large")).expect("there");
+    assert_eq!((kept.ino, kept.generation), (after.ino, after.generation));
 }
 
 #[test]
