@@ -27,8 +27,7 @@ pub fn restore_target(request: &RestoreRequest) -> String {
 
 /// The request that `query` is; none if it is none.
 pub(crate) fn restore_request(query: &str) -> Option<RestoreRequest> {
-    let mut request =
-        RestoreRequest { path: Vec::new(), at: None, target: Target::Place, is_rehearsal: false };
+    let mut request = RestoreRequest { path: Vec::new(), at: None, target: Target::Place, is_rehearsal: false };
     let mut has_path = false;
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=')?;

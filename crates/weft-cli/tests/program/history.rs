@@ -4,7 +4,7 @@ use crate::place::Place;
 use crate::tree;
 use std::path::Path;
 
-const ALL: &str = "all forever";
+pub const ALL: &str = "all forever";
 
 /// Replaces all that lies in `directory` by a tree that tells of `round`.
 fn fill(directory: &Path, round: usize) {
@@ -18,7 +18,7 @@ fn fill(directory: &Path, round: usize) {
 }
 
 /// The last commit of the mount at `m`, after all is committed.
-fn committed(place: &Place) -> u64 {
+pub fn committed(place: &Place) -> u64 {
     let said = place.weft(&["sync", "m"]).well();
     let number = said.split_once("(commit ").and_then(|(_, number)| number.split_once(')'));
     number.and_then(|(number, _)| number.parse().ok()).expect("the daemon tells")
@@ -34,6 +34,12 @@ fn names(directory: &Path) -> Vec<String> {
 fn assert_same(one: &Path, other: &Path) {
     let said = std::process::Command::new("diff").arg("-r").args([one, other]).output().unwrap();
     assert!(said.status.success() && said.stdout.is_empty(), "{said:?}");
+    assert_described(one, other);
+}
+
+/// The same, of trees with what diff(1) does not compare.
+#[track_caller]
+pub fn assert_described(one: &Path, other: &Path) {
     let (mut one, other) = (tree::describe(one), tree::describe(other));
     for (path, told) in &mut one {
         told.accessed_as(&other[path]);

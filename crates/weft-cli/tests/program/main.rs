@@ -39,6 +39,7 @@ mod planted;
 mod postgres;
 mod programs;
 mod pushed;
+mod restore;
 mod scrub;
 mod served;
 mod stages;

@@ -72,7 +72,10 @@ impl Place {
         };
         match mounted::in_volume(&resolved(Path::new(named))?) {
             Some((path, other)) if other == device => Ok(path.into_os_string().into_encoded_bytes()),
-            _ => bail!("{} is not in the same mount; 'weft export' copies to other places", shown::path(Path::new(named))),
+            _ => bail!(
+                "{} is not in the same mount; 'weft export' copies to other places",
+                shown::path(Path::new(named))
+            ),
         }
     }
 }

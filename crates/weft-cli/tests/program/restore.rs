@@ -1,0 +1,244 @@
+//! Bringing back the past: `weft restore`, `weft undelete`, `weft snapshot restore`.
+
+use crate::history::{ALL, assert_described, committed};
+use crate::place::{Numbers, Place, on_each_engine};
+use crate::tree;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+fn copy(place: &Place, from: &str, to: &str) {
+    let done = Command::new("cp").arg("-a").args([place.path(from), place.path(to)]).status().unwrap();
+    assert!(done.success());
+}
+
+fn digest(place: &Place, path: &str) -> String {
+    let said = place.weft(&["digest", path]).well();
+    said.split(' ').next().unwrap().to_owned()
+}
+
+/// Changes that touch all kinds of things in `t`.
+const CHANGES: &str = "set -e; cd t; find . -type f | sort | head -3 | while read f; do echo changed >>\"$f\"; done
+    find . -type f | sort | tail -2 | xargs -d '\\n' rm; mkdir new; echo new >new/file
+    mv empty ../moved; mv deep/er fifo new; rm dangling; chmod 700 deep; find . | xargs -d '\\n' touch -h";
+
+#[test]
+fn a_subtree_of_a_busy_mount_becomes_what_it_was() {
+    on_each_engine(&[], |place, _| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let root = place.path("m");
+        let top = root.join("t");
+        fs::create_dir(&top).unwrap();
+        tree::make(&top);
+        fs::write(root.join("beside"), "beside").unwrap();
+        let then = format!("@{}", committed(place));
+        copy(place, "m/t", "copy");
+        let before = digest(place, "m/t");
+        assert_eq!(place.sh(CHANGES).code, 0);
+        let mut gone = File::open(top.join("new/file")).unwrap();
+        let told = place.weft(&["restore", "m/t", "--at", &then, "--dry-run"]).well();
+        assert!(told.contains("removed  m/t/new/file\n") && told.contains("would be restored"), "{told}");
+        assert!(top.join("new").is_dir(), "it only told");
+        let report = place.weft(&["restore", "m/t", "--at", &then, "--json"]).json();
+        assert!(report["back"].as_u64() > Some(0) && report["removed"].as_u64() > Some(1), "{report}");
+        assert_described(&top, &place.path("copy"));
+        assert_eq!(digest(place, "m/t"), before);
+        let mut content = String::new();
+        gone.read_to_string(&mut content).unwrap();
+        assert_eq!(content, "new\n", "an open file keeps what it has");
+        assert_eq!(fs::read_to_string(root.join("beside")).unwrap(), "beside");
+        assert!(root.join("moved").is_dir(), "what was moved away stays there");
+        // What was replaced is in the history, too.
+        place.umount();
+    });
+}
+
+#[test]
+fn what_was_deleted_comes_back_and_nothing_is_replaced() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let root = place.path("m");
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/file"), "first").unwrap();
+        fs::write(root.join("a/b/other"), "other").unwrap();
+        let first = format!("@{}", committed(place));
+        fs::write(root.join("a/b/file"), "second").unwrap();
+        committed(place);
+        place.weft(&["undelete", "m/a/b/file"]).failed(&["cannot undelete m/a/b/file: /a/b/file is there"]);
+        fs::remove_file(root.join("a/b/file")).unwrap();
+        assert!(!root.join("a/b/file").exists());
+        place.weft(&["undelete", "m/a/b/file"]).well();
+        assert_eq!(fs::read_to_string(root.join("a/b/file")).unwrap(), "second");
+        fs::remove_file(root.join("a/b/file")).unwrap();
+        place.weft(&["undelete", "m/a/b/file", "--at", &first]).well();
+        assert_eq!(fs::read_to_string(root.join("a/b/file")).unwrap(), "first");
+        committed(place);
+        fs::remove_dir_all(root.join("a")).unwrap();
+        place.weft(&["undelete", "m/a/b/file"]).failed(&["there is no directory /a"]);
+        place.weft(&["undelete", "--parents", "m/a/b/file"]).well();
+        assert_eq!(fs::read_dir(root.join("a/b")).unwrap().count(), 1);
+        place.weft(&["undelete", "m/a/never"]).failed(&["no commit that is kept has /a/never"]);
+        fs::remove_dir_all(root.join("a")).unwrap();
+        place.umount();
+        place.weft(&["undelete", "--parents", &format!("{volume}:a/b/other")]).well();
+        place.mount_with(volume, &[]);
+        assert_eq!(fs::read_to_string(root.join("a/b/other")).unwrap(), "other");
+    });
+}
+
+#[test]
+fn a_copy_of_the_past_stands_beside_the_present() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let root = place.path("m");
+        fs::create_dir(root.join("d")).unwrap();
+        fs::write(root.join("d/file"), vec![1; 300_000]).unwrap();
+        let then = format!("@{}", committed(place));
+        fs::write(root.join("d/file"), vec![2; 300_000]).unwrap();
+        fs::hard_link(root.join("d/file"), root.join("d/linked")).unwrap();
+        place.weft(&["restore", "m/d", "--at", &then, "--to", "m/before"]).well();
+        assert!(fs::read(root.join("before/file")).unwrap() == vec![1; 300_000]);
+        assert!(fs::read(root.join("d/linked")).unwrap() == vec![2; 300_000]);
+        place.weft(&["restore", "m/d", "--at", &then, "--to", "m/before"]).failed(&["/before is there"]);
+        place.weft(&["restore", "m/d", "--at", &then, "--to", "elsewhere"]).failed(&["not in the same mount"]);
+        place.weft(&["restore", "m/none", "--at", &then]).failed(&["/none was not there at commit"]);
+        place.weft(&["restore", "m/d", "--at", "nothing"]).failed(&["there is no snapshot 'nothing'"]);
+        place.weft(&["restore", "m/d"]).fails_with("--at");
+        place.weft(&["restore", "outside", "--at", &then]).failed(&["is in no mounted volume"]);
+        // A hard link elsewhere sees the same, which is told before.
+        fs::rename(root.join("d/linked"), root.join("linked")).unwrap();
+        let told = place.weft(&["restore", "--dry-run", "m/d", "--at", &then]).well();
+        assert!(told.contains("1 changed file has other hard links") && told.contains("/linked"), "{told}");
+        place.weft(&["restore", "m/d", "--at", &then]).well();
+        assert!(fs::read(root.join("linked")).unwrap() == vec![1; 300_000]);
+        place.umount();
+        let told = place.weft(&["restore", &format!("{volume}:d"), "--at", "now", "--to", "later"]).well();
+        assert!(told.starts_with(&format!("{volume}:d")) || told.starts_with("later restored"), "{told}");
+    });
+}
+
+#[test]
+fn a_snapshot_is_restored_as_a_whole() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", "hourly 1d"]).well();
+        let root = place.path("m");
+        fs::write(root.join("file"), "then").unwrap();
+        fs::create_dir(root.join("d")).unwrap();
+        place.weft(&["snapshot", "create", "m", "kept"]).well();
+        fs::write(root.join("file"), "now").unwrap();
+        fs::remove_dir(root.join("d")).unwrap();
+        fs::write(root.join("later"), "later").unwrap();
+        place.weft(&["snapshot", "restore", "m", "none"]).failed(&["there is no snapshot 'none'"]);
+        place.weft(&["snapshot", "restore", "m", "kept"]).well();
+        assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "then");
+        assert!(root.join("d").is_dir() && !root.join("later").exists());
+        fs::remove_file(root.join("file")).unwrap();
+        place.umount();
+        place.weft(&["snapshot", "restore", volume, "kept"]).well();
+        place.mount_with(volume, &[]);
+        assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "then");
+    });
+}
+
+/// Fills `directory` with files that all say `what`.
+fn fill(directory: &Path, what: &str) {
+    for number in 0..600 {
+        let below = directory.join((number % 7).to_string());
+        fs::create_dir_all(&below).unwrap();
+        fs::write(below.join(number.to_string()), what).unwrap();
+    }
+}
+
+/// What all files of `directory` say.
+fn said_by_all(directory: &Path) -> String {
+    let mut all = Vec::new();
+    for below in fs::read_dir(directory).unwrap() {
+        for file in fs::read_dir(below.unwrap().path()).unwrap() {
+            all.push(fs::read_to_string(file.unwrap().path()).unwrap());
+        }
+    }
+    assert_eq!(all.len(), 600);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+#[test]
+fn a_kill_leaves_all_of_a_restoration_or_nothing() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let top = place.path("m/d");
+        let commits = ["one", "two"].map(|what| {
+            fill(&top, what);
+            format!("@{}", committed(place))
+        });
+        let mut numbers = Numbers(7);
+        for round in 0..4 {
+            let ended = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    for at in commits.iter().cycle() {
+                        if ended.load(Ordering::Relaxed) || place.weft(&["restore", "m/d", "--at", at]).code != 0 {
+                            break;
+                        }
+                    }
+                });
+                thread::sleep(Duration::from_millis(100 + numbers.below(400)));
+                place.kill_daemon();
+                ended.store(true, Ordering::Relaxed);
+            });
+            place.mount_again(volume, &[]);
+            let said = said_by_all(&top);
+            assert!(said == "one" || said == "two", "round {round}: {said}");
+        }
+    });
+}
+
+#[test]
+fn a_tree_that_programs_write_to_is_restored() {
+    on_each_engine(&[], |place, _| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let top = place.path("m/d");
+        fill(&top, "then");
+        let then = format!("@{}", committed(place));
+        fill(&top, "now");
+        let ended = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut log = File::create(place.path("m/log")).unwrap();
+                while !ended.load(Ordering::Relaxed) {
+                    log.write_all(b"a line\n").unwrap();
+                    fs::write(place.path("m/other"), "x").unwrap();
+                    let _ = fs::metadata(top.join("0/0"));
+                }
+            });
+            for _ in 0..3 {
+                place.weft(&["restore", "m/d", "--at", &then]).well();
+                assert_eq!(said_by_all(&top), "then");
+                fs::write(top.join("0/0"), "now").unwrap();
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
+    });
+}
+
+/// Only who could write the volume's own files may have its past brought back.
+#[test]
+fn another_user_cannot_ask_the_daemon() {
+    on_each_engine(&["-o", "allow_other"], |place, _| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        fs::write(place.path("m/file"), "then").unwrap();
+        let then = format!("@{}", committed(place));
+        fs::write(place.path("m/file"), "now").unwrap();
+        if !crate::place::is_root() {
+            return eprintln!("SKIPPED another_user_cannot_ask_the_daemon: needs root");
+        }
+        place.weft_as_stranger(&["restore", "m/file", "--at", &then]).fails_with("cannot be asked by this user");
+        assert_eq!(fs::read_to_string(place.path("m/file")).unwrap(), "now");
+    });
+}
