@@ -17,7 +17,7 @@ pub use history::{
     History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, SetHistory, Snapshot, SnapshotCommand,
 };
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
-pub use restoring::{Restore, RestoreSnapshot, Told, Undelete};
+pub use restoring::{Gc, Restore, RestoreSnapshot, Told, Undelete};
 pub use serving::{Serve, Served, served_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
 
@@ -184,6 +184,13 @@ pub enum Command {
     /// could not be brought back. 2: wrong usage.
     #[command(after_long_help = examples::UNDELETE)]
     Undelete(Undelete),
+    /// Remove now all of the past that no kept commit has, and give back its space
+    ///
+    /// A mount does that by and by. This makes it happen at once, in steps between which programs
+    /// go on; interrupted, it has done a part. Exit code 0: nothing is left. 1: it failed, or no
+    /// history is kept. 2: wrong usage.
+    #[command(after_long_help = examples::GC)]
+    Gc(Gc),
     /// Make a pair of keys to sign with; they are minisign's
     ///
     /// Exit code 0: they are made. 1: they could not be.

@@ -6,6 +6,7 @@ mod convert;
 mod diff;
 mod digest;
 mod export;
+mod gc;
 mod history;
 mod import;
 mod info;
@@ -63,6 +64,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Undelete(arguments) => restore::undelete(&arguments),
+        Command::Gc(arguments) => gc::run(&arguments),
         Command::Keygen(arguments) => sign::keygen(&arguments),
         Command::Sign(arguments) => Ok(looked(sign::sign(&arguments))),
         Command::Verify(arguments) => Ok(looked(sign::verify(&arguments))),

@@ -103,6 +103,7 @@ pub(crate) fn router(daemon: Daemon) -> Router {
         .route("/commit", post(commit))
         .route("/history/set/{rule}/{readers}", post(set_history))
         .route("/history/off", post(end_history))
+        .route("/history/collect/{since}", post(collect_history))
         .route("/snapshots/create/{name}/{until}", post(create_snapshot))
         .route("/snapshots/delete/{name}", post(delete_snapshot))
         .route("/snapshots/hold/{name}/{until}", post(hold_snapshot))
@@ -269,6 +270,22 @@ async fn set_history(State(shared): State<Arc<Shared>>, Path((rule, readers)): P
 
 async fn end_history(State(shared): State<Arc<Shared>>) -> Response {
     change(shared, Vfs::end_history).await
+}
+
+/// Gives up some of the past that nobody sees; 0: it is the first request.
+async fn collect_history(State(shared): State<Arc<Shared>>, Path(since): Path<u64>) -> Response {
+    match committing(shared, move |vfs| vfs.collect_history(Some(CommitNo(since)))).await {
+        Ok(Ok(collected)) => json(&json!({
+            "since": collected.since.0,
+            "swept": collected.swept.0,
+            "until": collected.until.0,
+            "is_done": collected.is_done,
+            "bytes_before": collected.bytes_before,
+            "bytes_free": collected.bytes_free,
+        })),
+        Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
+        Err(unanswered) => unanswered,
+    }
 }
 
 /// Makes a snapshot; 0: it is not held.

@@ -12,6 +12,7 @@ mod naming;
 mod syncs;
 mod time;
 
+pub use history::Collected;
 use syncs::Begun;
 pub(crate) use syncs::Syncs;
 

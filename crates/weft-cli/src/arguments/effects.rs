@@ -29,6 +29,7 @@ impl Command {
             | Command::Snapshot(_)
             | Command::Restore(_)
             | Command::Undelete(_)
+            | Command::Gc(_)
             | Command::Scrub(_) => true,
             // Files of `export` are the user's, and get the permissions that they have in the
             // volume.

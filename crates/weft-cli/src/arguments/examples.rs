@@ -79,6 +79,11 @@ Examples:
     weft undelete /mnt/photos/2026/summer.jpg
     weft undelete --parents photos.weft:2026/summer/beach.jpg";
 
+pub const GC: &str = "\
+Examples:
+    weft gc photos.weft
+    weft gc /mnt/photos";
+
 pub const SIGN: &str = "\
 Examples:
     weft keygen me.key me.pub

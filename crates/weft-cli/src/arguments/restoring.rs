@@ -1,7 +1,8 @@
-//! Arguments of the commands that bring back the past.
+//! Arguments of the commands that bring back the past, and give it up.
 
 use clap::Args;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use weft_store::Moment;
 
 #[derive(Args)]
@@ -52,4 +53,10 @@ pub struct Told {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Gc {
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
 }

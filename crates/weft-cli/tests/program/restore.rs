@@ -52,8 +52,6 @@ fn a_subtree_of_a_busy_mount_becomes_what_it_was() {
         assert_eq!(content, "new\n", "an open file keeps what it has");
         assert_eq!(fs::read_to_string(root.join("beside")).unwrap(), "beside");
         assert!(root.join("moved").is_dir(), "what was moved away stays there");
-        // What was replaced is in the history, too.
-        place.umount();
     });
 }
 
@@ -240,5 +238,35 @@ fn another_user_cannot_ask_the_daemon() {
         }
         place.weft_as_stranger(&["restore", "m/file", "--at", &then]).fails_with("cannot be asked by this user");
         assert_eq!(fs::read_to_string(place.path("m/file")).unwrap(), "now");
+    });
+}
+
+#[test]
+fn what_no_kept_commit_has_is_removed_at_once() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["gc", "m"]).failed(&["cannot remove dead history", "keeps no history"]);
+        place.weft(&["history", "set", "m", "hourly 1d"]).well();
+        fs::write(place.path("m/kept"), vec![1; 500_000]).unwrap();
+        place.weft(&["snapshot", "create", "m", "kept"]).well();
+        for round in 0..20 {
+            fs::write(place.path("m/file"), vec![round; 500_000]).unwrap();
+            committed(place);
+        }
+        fs::write(place.path("m/kept"), "now").unwrap();
+        let said = place.weft(&["gc", "m"]).well();
+        assert!(said.starts_with("m: nothing is left that no kept commit sees"), "{said}");
+        assert!(fs::read(place.path("m/file")).unwrap() == vec![19; 500_000]);
+        place.weft(&["snapshot", "restore", "m", "kept"]).well();
+        assert!(fs::read(place.path("m/kept")).unwrap() == vec![1; 500_000]);
+        place.umount();
+        place.weft(&["gc", volume]).well();
+        if volume == "v" {
+            let kept = fs::read_dir(place.path("v/segments")).unwrap().map(|file| {
+                use std::os::unix::fs::MetadataExt;
+                file.unwrap().metadata().unwrap().blocks() * 512
+            });
+            let bytes = kept.sum::<u64>();
+            assert!(bytes < 4_000_000, "blocks of 20 versions would be 10 MB: {bytes}");
+        }
     });
 }

@@ -18,11 +18,32 @@ const DUE_EVERY: i64 = 30_000_000_000;
 /// Time that tending takes at once: commits of what programs change come in between.
 const TENDING: Duration = Duration::from_millis(100);
 
+/// Time that one request to collect takes at once.
+const COLLECTING: Duration = Duration::from_millis(500);
+
 /// Times that history yields for one request of room.
 const YIELDS_MAX: usize = 64;
 
 /// Bytes that history yields before a request of room is tried again.
 const YIELDED_ENOUGH: u64 = 64 << 20;
+
+/// A part of the work of giving up the past that no kept commit sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collected {
+    /// The last commit before the work began.
+    pub since: CommitNo,
+    /// Of versions that were replaced up to this commit only those are left that a kept commit
+    /// sees.
+    pub swept: CommitNo,
+    /// The commit up to which that is to be so.
+    pub until: CommitNo,
+    /// True if nothing is left to do.
+    pub is_done: bool,
+    /// Bytes that were free at the place of the volume when this part began.
+    pub bytes_before: u64,
+    /// Bytes that are free now.
+    pub bytes_free: u64,
+}
 
 impl Vfs {
     /// Commits all that was changed, durably, then the changes of what is kept that `make` returns
@@ -100,6 +121,39 @@ impl Vfs {
                 self.history_tended_at.store(now.0, Ordering::Relaxed);
                 self.report("history is not thinned out; will try again", &error);
             }
+        }
+    }
+
+    /// Makes some of the changes that are due now, as [`Vfs::tend_history`] does by and by, and has
+    /// space given back once there are none. A request goes on with one before if it says `since`
+    /// when that was. Refused where no history is kept.
+    pub fn collect_history(&self, since: Option<CommitNo>) -> Result<Collected> {
+        if self.options.read_only {
+            return Err(ErrorKind::ReadOnly.into());
+        }
+        let bytes_before = self.store.space()?.bytes_free;
+        let since = match since.filter(|since| since.0 > 0) {
+            Some(since) => since,
+            None => self.commit_durably()?,
+        };
+        if self.needs_past() {
+            self.commit_durably()?;
+        }
+        let begun = Instant::now();
+        loop {
+            let is_made = self.make_due(self.now())?;
+            let Some(history) = self.store.history()? else {
+                let why = "this volume keeps no history, so that nothing of it is left";
+                return Err(weft_store::Error::Unusable(why.into()).into());
+            };
+            // Each change is a commit, which may be due to go in turn.
+            let is_done = !is_made || history.swept >= since;
+            if !is_done && begun.elapsed() < COLLECTING {
+                continue;
+            }
+            let space = if is_done { self.store.reclaim()? } else { self.store.space()? };
+            let (swept, until, bytes_free) = (history.swept, history.first, space.bytes_free);
+            return Ok(Collected { since, swept, until, is_done, bytes_before, bytes_free });
         }
     }
 

@@ -122,7 +122,7 @@ fn refuse_too_much(vfs: &Vfs, restoration: &Restoration) -> Restoring<()> {
         let (cost, most) = (cost >> 20, most >> 20);
         return refused(format!(
             "it changes too much for one commit: {cost} MiB, of {most} at most; restore parts of it, or mount the volume \
-             with a larger --dirty"
+             with a larger --dirty-max"
         ));
     }
     let restored = restoration.inodes.iter();
