@@ -25,6 +25,9 @@ pub struct Batch {
     pub blocks: Vec<NewBlock>,
     /// Changes of `fileatt`.
     pub inodes: Vec<InodeChange>,
+    /// Digests of files that consist of one block each, of blocks that are not among its own: those
+    /// need not be read to know the digest of such a file.
+    pub alone: Vec<(BlockId, Digest)>,
     /// Changes of `naming`.
     pub names: Vec<NameChange>,
     /// Changes of `extents`.

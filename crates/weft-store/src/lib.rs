@@ -63,7 +63,7 @@ pub use store::{
 };
 pub use upgrade::{Upgrade, Upgraded};
 pub use waiting::Waiting;
-pub use weft_digest::Kind;
+pub use weft_digest::{Digest, Kind};
 
 /// Version of the volume format that this program reads and writes.
 pub const FORMAT: u32 = 7;

@@ -165,6 +165,16 @@ pub trait PastStore: RowStore {
         Err(no_history())
     }
 
+    /// As [`PastStore::extents_at`] for each of `files`, from its beginning to an index.
+    fn all_extents_at(&self, commit: CommitNo, files: &[(Ino, u64)]) -> Result<Vec<Vec<(u64, BlockRef)>>> {
+        files.iter().map(|(ino, end)| self.extents_at(commit, *ino, 0..*end)).collect()
+    }
+
+    /// As [`PastStore::digest_at`] for each of `inos`.
+    fn digests_at(&self, commit: CommitNo, inos: &[Ino]) -> Result<Vec<Option<Digest>>> {
+        inos.iter().map(|ino| self.digest_at(commit, *ino)).collect()
+    }
+
     /// As [`crate::RowStore::xattrs`], as of `commit`.
     fn xattrs_at(&self, _commit: CommitNo, _ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         Err(no_history())

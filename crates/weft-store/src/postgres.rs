@@ -465,6 +465,14 @@ impl PastStore for PostgresStore {
         self.read_at(Class::Extents, commit, |connection, at| past::extents(connection, at, ino, &range))
     }
 
+    fn all_extents_at(&self, commit: CommitNo, files: &[(Ino, u64)]) -> Result<Vec<Vec<(u64, BlockRef)>>> {
+        self.read_at(Class::Extents, commit, |connection, at| past::all_extents(connection, at, files))
+    }
+
+    fn digests_at(&self, commit: CommitNo, inos: &[Ino]) -> Result<Vec<Option<Digest>>> {
+        self.read_at(Class::Digests, commit, |connection, at| past::digests(connection, at, inos))
+    }
+
     fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.read_at(Class::Xattrs, commit, |connection, at| past::xattrs(connection, at, ino))
     }

@@ -10,7 +10,6 @@ mod parts;
 
 pub use attributes::CAPABILITY;
 pub use content::taken;
-pub(crate) use content::work_of_sharing;
 pub use entries::{ACCESS_ACL, DEFAULT_ACL};
 pub use parts::PART_BLOCKS;
 

@@ -43,6 +43,6 @@ pub use mutation::{Data, Lost, Mutation, NewInode, Replacement, SetRow, decode, 
 pub use names::{Entry, NameKey, NameSlot};
 pub use pending_commit::{Job, PendingCommit};
 pub use permission::{Access, Rights};
-pub use restoration::{ParentChange, Restoration, RestoredContent, RestoredInode};
+pub use restoration::{ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs};
 pub use stop::{Miss, Stop};
 pub use tree::{ROW_BYTES, Tree, recount};

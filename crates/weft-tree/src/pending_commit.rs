@@ -104,6 +104,7 @@ impl Tree {
             self.freeze_name(key, &mut pending);
         }
         pending.names = names;
+        pending.batch.alone = self.alone.drain().collect();
         self.journal.rotate();
         pending.batch.counters = self.counters;
         pending.own_extents = pending.batch.extents.len();
@@ -254,6 +255,7 @@ impl Tree {
                 xattrs.changed.insert(change.name.clone());
             }
         }
+        self.alone.extend(pending.batch.alone.iter().copied());
         for (ino, index, id) in &pending.shared {
             if let Some(data) = self.inodes.get(ino).and_then(|inode| inode.data.as_mut())
                 && data.extents.get(index).is_some_and(|block| block.id == *id)

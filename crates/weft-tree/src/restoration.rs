@@ -13,7 +13,7 @@ use crate::tree::{ROW_BYTES, Tree, recount};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weft_store::{BlockRef, Ino, InodeRow, Kind, Name, NameRow, OpNo, Timestamp};
+use weft_store::{BlockRef, Digest, Ino, InodeRow, Kind, Name, NameRow, OpNo, Timestamp};
 
 /// All changes of one restoration.
 #[derive(Debug, Default)]
@@ -58,8 +58,19 @@ pub struct RestoredInode {
     pub row: InodeRow,
     /// Its blocks.
     pub content: RestoredContent,
-    /// All extended attributes, and the names of those that change; none if they stay.
-    pub xattrs: Option<(BTreeMap<Name, Vec<u8>>, Vec<Name>)>,
+    /// Its digest, if one block is all of it.
+    pub alone: Option<Digest>,
+    /// Its extended attributes; none if they stay.
+    pub xattrs: Option<RestoredXattrs>,
+}
+
+/// Extended attributes of a restored inode.
+#[derive(Debug)]
+pub struct RestoredXattrs {
+    /// All of them.
+    pub map: BTreeMap<Name, Vec<u8>>,
+    /// The names of those that change.
+    pub changed: Vec<Name>,
 }
 
 /// Blocks of a restored inode.
@@ -93,10 +104,19 @@ impl Restoration {
 impl RestoredInode {
     /// The work of a commit that stores it, beside its row, as bytes.
     fn work(&self, block_size: u64) -> u64 {
-        let blocks = self.content.blocks();
-        let hashed = blocks.iter().map(|(index, block)| crate::apply::work_of_sharing(*index, block, block_size));
-        let values = self.xattrs.iter().flat_map(|(map, changed)| changed.iter().filter_map(|name| map.get(name)));
-        hashed.sum::<u64>() + values.map(|value| value.len() as u64).sum::<u64>()
+        let blocks = self.content.blocks().iter();
+        let blocks = blocks.map(|(index, block)| self.work_of_block(*index, block, block_size)).sum::<u64>();
+        let values =
+            self.xattrs.iter().flat_map(|xattrs| xattrs.changed.iter().filter_map(|name| xattrs.map.get(name)));
+        blocks + values.map(|value| value.len() as u64).sum::<u64>()
+    }
+
+    /// The same of one block: that is hashed unless its value is known at this place.
+    fn work_of_block(&self, index: u64, block: &BlockRef, block_size: u64) -> u64 {
+        let start = index * block_size;
+        let is_placed = block.base == start && u64::from(block.length) == block_size.min(self.row.size - start);
+        let is_known = is_placed && (self.row.size > block_size || self.alone.is_some());
+        if is_known { ROW_BYTES } else { block_size }
     }
 }
 
@@ -118,6 +138,11 @@ impl Tree {
 
     /// Applies `restoration` as the next operation. It must be current.
     pub fn restore(&mut self, restoration: Restoration) {
+        let alone = restoration.inodes.iter().filter_map(|inode| match inode.content.blocks() {
+            [(0, block)] => Some((block.id, inode.alone?)),
+            _ => None,
+        });
+        self.alone.extend(alone);
         self.work_bytes += restoration.inodes.iter().map(|inode| inode.work(self.block_size())).sum::<u64>();
         self.learn_all(&restoration);
         let Restoration { inodes, removed, added, losing, parent, time, .. } = restoration;
@@ -177,7 +202,7 @@ impl Tree {
         if let Some(data) = &mut data {
             content.blocks().iter().for_each(|(index, block)| data.put_shared(*index, *block));
         }
-        let xattrs = xattrs.map(|(map, changed)| Xattrs { map, changed: changed.into_iter().collect() });
+        let xattrs = xattrs.map(|xattrs| Xattrs { map: xattrs.map, changed: xattrs.changed.into_iter().collect() });
         let directory = || Box::new(Directory { complete: true, listed: true, is_whole: true, ..Directory::default() });
         let inode = Inode {
             changed: Changed::CLEAN,
@@ -207,7 +232,7 @@ impl Tree {
         let after = row.allocated;
         inode.row = InodeRow { ctime: time, generation: inode.row.generation, ..row };
         inode.attached = None;
-        if let Some((map, changed)) = xattrs {
+        if let Some(RestoredXattrs { map, changed }) = xattrs {
             let known = inode.xattrs.get_or_insert_default();
             known.map = map;
             known.changed.extend(changed);

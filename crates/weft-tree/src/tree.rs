@@ -17,7 +17,7 @@ use crate::stop::{Miss, Stop};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::VecDeque;
 use weft_block::pool;
-use weft_store::{Counters, Header, Ino, Kind, Name, Timestamp, VolumeOptions};
+use weft_store::{BlockId, Counters, Digest, Header, Ino, Kind, Name, Timestamp, VolumeOptions};
 
 /// Adds `more` to `count` and takes `less` away. Damaged volumes count wrong until a check has put
 /// that right: what they hold must be usable until then.
@@ -60,6 +60,9 @@ pub struct Tree {
     pub work_bytes: u64,
     /// Most bytes of both.
     pub dirty_bytes_max: u64,
+    /// Digests of files that consist of one block each, of stored blocks that the next commit shares:
+    /// nobody has to read them.
+    pub(crate) alone: FxHashMap<BlockId, Digest>,
     /// Counters as the next commit would write them.
     pub counters: Counters,
     /// Operations that neither a commit nor the intent log has.
@@ -103,6 +106,7 @@ impl Tree {
             dirty_bytes: 0,
             work_bytes: 0,
             dirty_bytes_max,
+            alone: FxHashMap::default(),
             counters,
             journal: Journal::default(),
             finished: 0,

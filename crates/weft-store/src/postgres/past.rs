@@ -50,11 +50,16 @@ impl PastCommit {
         statement: &'static str,
         parameters: Vec<Parameter>,
     ) -> Result<Vec<Row>> {
-        let calls = [Call::new(statement, parameters), Call::new(history::IS_KEPT, vec![self.number()])];
-        let mut found = connection.query_all(WHAT, &calls)?.into_iter();
-        let (rows, kept) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
-        match kept.is_empty() {
-            false => Ok(rows),
+        let found = self.ask_all(connection, vec![Call::new(statement, parameters)])?;
+        Ok(found.into_iter().next().unwrap_or_default())
+    }
+
+    /// The same of many questions at once.
+    fn ask_all(&self, connection: &mut Connection, mut calls: Vec<Call>) -> Result<Vec<Vec<Row>>> {
+        calls.push(Call::new(history::IS_KEPT, vec![self.number()]));
+        let mut found = connection.query_all(WHAT, &calls)?;
+        match found.pop().unwrap_or_default().is_empty() {
+            false => Ok(found),
             true => Err(Error::Unusable(format!("commit {} is not kept any more", self.commit.0))),
         }
     }
@@ -217,17 +222,41 @@ pub(super) fn extents(
     ino: Ino,
     range: &Range<u64>,
 ) -> Result<Vec<(u64, BlockRef)>> {
+    let found = extents_of(connection, at, std::iter::once((ino, range.clone())))?;
+    Ok(found.into_iter().next().unwrap_or_default())
+}
+
+/// Extents of each of `files`, from its beginning to an index.
+pub(super) fn all_extents(
+    connection: &mut Connection,
+    at: &PastCommit,
+    files: &[(Ino, u64)],
+) -> Result<Vec<Vec<(u64, BlockRef)>>> {
+    extents_of(connection, at, files.iter().map(|(ino, end)| (*ino, 0..*end)))
+}
+
+fn extents_of(
+    connection: &mut Connection,
+    at: &PastCommit,
+    files: impl Iterator<Item = (Ino, Range<u64>)>,
+) -> Result<Vec<Vec<(u64, BlockRef)>>> {
     let statement = if connection.lies_apart { history::EXTENTS_AT_APART } else { history::EXTENTS_AT };
-    let place = [ino.0, range.start, range.end].map(parameter);
-    let parameters = place.into_iter().chain([at.number(), at.forks()]).collect();
-    let rows = at.ask(connection, statement, parameters)?;
-    // A kept commit needs them, so no commit removes them meanwhile.
-    let others = read::others(connection, &rows, &[])?;
-    let extent = |row| {
-        let until = until(row, 12)?;
-        read::extent_with(row, &others, |sum| of_version(sum, until))
+    let call = |(ino, range): (Ino, Range<u64>)| {
+        let place = [ino.0, range.start, range.end].map(parameter);
+        Call::new(statement, place.into_iter().chain([at.number(), at.forks()]).collect())
     };
-    rows.iter().map(extent).collect()
+    let found = at.ask_all(connection, files.map(call).collect())?;
+    let mut extents = Vec::with_capacity(found.len());
+    for rows in found {
+        // A kept commit needs them, so no commit removes them meanwhile.
+        let others = read::others(connection, &rows, &[])?;
+        let extent = |row| {
+            let until = until(row, 12)?;
+            read::extent_with(row, &others, |sum| of_version(sum, until))
+        };
+        extents.push(rows.iter().map(extent).collect::<Result<_>>()?);
+    }
+    Ok(extents)
 }
 
 /// Extended attributes of `ino`.
@@ -247,7 +276,17 @@ pub(super) fn xattrs(connection: &mut Connection, at: &PastCommit, ino: Ino) -> 
 
 /// The digest of `ino`.
 pub(super) fn digest(connection: &mut Connection, at: &PastCommit, ino: Ino) -> Result<Option<Digest>> {
-    let rows = at.ask(connection, history::DIGEST_AT, vec![parameter(ino.0), at.number()])?;
+    Ok(digests(connection, at, &[ino])?.pop().flatten())
+}
+
+/// The digests of `inos`.
+pub(super) fn digests(connection: &mut Connection, at: &PastCommit, inos: &[Ino]) -> Result<Vec<Option<Digest>>> {
+    let call = |ino: &Ino| Call::new(history::DIGEST_AT, vec![parameter(ino.0), at.number()]);
+    let found = at.ask_all(connection, inos.iter().map(call).collect())?;
+    found.iter().zip(inos).map(|(rows, ino)| digest_of(rows, at, *ino)).collect()
+}
+
+fn digest_of(rows: &[Row], at: &PastCommit, ino: Ino) -> Result<Option<Digest>> {
     let Some(row) = rows.first() else { return Ok(None) };
     let Some(until) = until(row, 3)? else { return read::digest_and_sum(row, 0, ino) };
     let since = CommitNo(unsigned(row, 2)?);

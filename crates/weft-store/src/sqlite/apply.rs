@@ -325,7 +325,7 @@ impl Writer {
             plan.cleared.into_iter().for_each(|(ino, range)| digests.clear(ino, range));
             plan.put.iter().for_each(|(ino, index, _)| digests.put(*ino, *index));
             let alone = blocks.iter().filter_map(|stored| Some((stored.block.id, stored.alone?)));
-            alone.for_each(|(block, digest)| digests.alone(block, digest));
+            alone.chain(batch.alone.iter().copied()).for_each(|(block, digest)| digests.alone(block, digest));
         }
         self.write_inodes(batch, keeping, digests.as_mut())?;
         self.write_names(batch, keeping, digests.as_mut())?;

@@ -224,7 +224,7 @@ fn put(file: &mut FileData, offset: u64, data: &Data<'_>, block_size: u64) -> i6
 /// The work of a commit that puts `block` at `index` of another file, as bytes: it is hashed as if
 /// it were written, unless it is a whole one that goes where it came from; then there are rows to
 /// change.
-pub(crate) fn work_of_sharing(index: u64, block: &BlockRef, block_size: u64) -> u64 {
+fn work_of_sharing(index: u64, block: &BlockRef, block_size: u64) -> u64 {
     let is_known = block.base == index * block_size && u64::from(block.length) == block_size;
     if is_known { block_size / 8 } else { block_size }
 }

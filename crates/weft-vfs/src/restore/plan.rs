@@ -3,15 +3,15 @@
 use super::numbers::{Mapped, Numbers, Origin};
 use super::path::{VolumePath, shown};
 use super::report::{Effect, OUTSIDE_MAX, RestoreReport};
-use super::rows::Rows;
+use super::rows::{Blocks, Rows};
 use super::subtree::Subtree;
 use super::{RestoreRequest, Restoring, Target, refused};
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeMap;
 use std::ops::Range;
+use weft_digest::Digest;
 use weft_store::{BlockRef, CommitNo, Ino, InodeRow, Kind, Name, NameRow, path_to};
-use weft_tree::{ParentChange, Restoration, RestoredContent, RestoredInode};
+use weft_tree::{ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs};
 
 /// A restoration, and what is told of it.
 pub(super) struct Plan {
@@ -57,10 +57,12 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
         mapped,
         numbers,
         gets_other_entries: FxHashSet::default(),
+        blocks: AllBlocks::default(),
         restoration: Restoration { time: vfs.now(), ..Restoration::default() },
         report: RestoreReport { then: then.commit, made, ..RestoreReport::default() },
     };
     planner.plan_entries(&place);
+    planner.read_blocks()?;
     planner.plan_inodes(&place)?;
     planner.plan_losing();
     planner.find_outside(vfs)?;
@@ -145,8 +147,18 @@ struct Planner<'a> {
     numbers: Numbers,
     /// Directories whose entries change.
     gets_other_entries: FxHashSet<Ino>,
+    blocks: AllBlocks,
     restoration: Restoration,
     report: RestoreReport,
+}
+
+/// Blocks of the files that may change.
+#[derive(Default)]
+struct AllBlocks {
+    then: FxHashMap<Ino, Blocks>,
+    now: FxHashMap<Ino, Blocks>,
+    /// Digests of files of which one block is all.
+    alone: FxHashMap<Ino, Digest>,
 }
 
 impl Planner<'_> {
@@ -205,6 +217,21 @@ impl Planner<'_> {
         self.restoration.added.extend(added);
     }
 
+    /// Reads the blocks of files that may change, then and now.
+    fn read_blocks(&mut self) -> Restoring<()> {
+        let is_kept = |ino: &Ino| self.mapped.of(*ino).1 == Origin::Kept;
+        let may_change = |ino: &&Ino| !is_kept(ino) || self.past.inodes[*ino].1 != self.present.inodes[*ino].1;
+        let changing = self.past.order.iter().filter(may_change);
+        let then = || changing.clone().map(|ino| &self.past.inodes[ino].0);
+        let now = changing.clone().filter(|ino| is_kept(ino)).map(|ino| &self.present.inodes[ino].0);
+        self.blocks = AllBlocks {
+            then: self.then.blocks(then(), self.block_size)?,
+            alone: self.then.digests(then(), self.block_size)?,
+            now: self.now.blocks(now, self.block_size)?,
+        };
+        Ok(())
+    }
+
     /// Plans how inodes of then are to be.
     fn plan_inodes(&mut self, place: &Place) -> Restoring<()> {
         let paths = if self.past.order.len() > 1 { self.past.paths() } else { FxHashMap::default() };
@@ -235,6 +262,7 @@ impl Planner<'_> {
     fn restored(&self, ino: Ino, parent: Ino) -> Restoring<Option<RestoredInode>> {
         let (then, since) = &self.past.inodes[&ino];
         let (number, origin) = self.mapped.of(ino);
+        let alone = self.blocks.alone.get(&ino).copied();
         let names = self.past.count(ino);
         let mut row = InodeRow {
             ino: number,
@@ -250,11 +278,11 @@ impl Planner<'_> {
             row.parent = parent;
         }
         if origin != Origin::Kept {
-            let blocks = self.then.blocks(then, self.block_size)?;
-            let xattrs = self.then.xattrs(then)?;
-            let changed = xattrs.keys().cloned().collect::<Vec<_>>();
-            let xattrs = (!changed.is_empty()).then_some((xattrs, changed));
-            return Ok(Some(RestoredInode { present: None, row, content: RestoredContent::Whole(blocks), xattrs }));
+            let content = RestoredContent::Whole(self.blocks.then.get(&ino).cloned().unwrap_or_default());
+            let map = self.then.xattrs(then)?;
+            let changed = map.keys().cloned().collect::<Vec<_>>();
+            let xattrs = (!changed.is_empty()).then_some(RestoredXattrs { map, changed });
+            return Ok(Some(RestoredInode { present: None, row, content, alone, xattrs }));
         }
         let (now, last) = &self.present.inodes[&ino];
         row.generation = now.generation;
@@ -269,39 +297,36 @@ impl Planner<'_> {
         // Any change of content or attributes is one of the row.
         if since == last {
             let is_same = is_same_row(&row);
-            let content = RestoredContent::Same;
-            return Ok((!is_same).then(|| RestoredInode { present: Some(now.clone()), row, content, xattrs: None }));
+            let (present, content, xattrs) = (Some(now.clone()), RestoredContent::Same, None);
+            return Ok((!is_same).then_some(RestoredInode { present, row, content, alone: None, xattrs }));
         }
-        let content = self.changed_content(then, now)?;
+        let content = self.changed_content(then, now);
         let xattrs = self.changed_xattrs(then, now)?;
-        row.xattrs = xattrs.as_ref().map_or(now.xattrs, |(map, _)| u32::try_from(map.len()).unwrap_or(u32::MAX));
+        let count = |xattrs: &RestoredXattrs| u32::try_from(xattrs.map.len()).unwrap_or(u32::MAX);
+        row.xattrs = xattrs.as_ref().map_or(now.xattrs, count);
         let is_same = is_same_row(&row) && content == RestoredContent::Same && xattrs.is_none();
-        Ok((!is_same).then(|| RestoredInode { present: Some(now.clone()), row, content, xattrs }))
+        Ok((!is_same).then(|| RestoredInode { present: Some(now.clone()), row, content, alone, xattrs }))
     }
 
     /// The blocks that come and go where inode `now` gets the content of `then`.
-    fn changed_content(&self, then: &InodeRow, now: &InodeRow) -> Restoring<RestoredContent> {
+    fn changed_content(&self, then: &InodeRow, now: &InodeRow) -> RestoredContent {
         if then.kind != Kind::File {
-            return Ok(RestoredContent::Same);
+            return RestoredContent::Same;
         }
-        let (old, new) = (self.now.blocks(now, self.block_size)?, self.then.blocks(then, self.block_size)?);
+        let of = |blocks: &FxHashMap<Ino, Blocks>| blocks.get(&then.ino).cloned().unwrap_or_default();
+        let (old, new) = (of(&self.blocks.now), of(&self.blocks.then));
         let (dropped, put) = difference(&old, &new);
         let is_same = dropped.is_empty() && put.is_empty() && then.size == now.size && then.inline == now.inline;
-        if is_same {
-            return Ok(RestoredContent::Same);
+        match () {
+            () if is_same => RestoredContent::Same,
+            () if old.is_empty() || new.is_empty() => RestoredContent::Whole(new),
+            () => RestoredContent::Partly(dropped, put),
         }
-        let is_partly = !old.is_empty() && !new.is_empty();
-        Ok(if is_partly { RestoredContent::Partly(dropped, put) } else { RestoredContent::Whole(new) })
     }
 
     /// All extended attributes of then, with those that differ now; none if none does. The root
     /// keeps what controls the volume.
-    #[expect(clippy::type_complexity, reason = "as a restoration has them")]
-    fn changed_xattrs(
-        &self,
-        then: &InodeRow,
-        now: &InodeRow,
-    ) -> Restoring<Option<(BTreeMap<Name, Vec<u8>>, Vec<Name>)>> {
+    fn changed_xattrs(&self, then: &InodeRow, now: &InodeRow) -> Restoring<Option<RestoredXattrs>> {
         let (mut new, old) = (self.then.xattrs(then)?, self.now.xattrs(now)?);
         if now.ino == Ino::ROOT {
             let controls = |name: &Name| weft_attributes::is_reserved(name.as_bytes());
@@ -314,7 +339,7 @@ impl Planner<'_> {
         let differing = names.into_iter().filter(|name| new.get(*name) != old.get(*name));
         let mut changed = differing.cloned().collect::<Vec<_>>();
         changed.sort_unstable();
-        Ok((!changed.is_empty()).then_some((new, changed)))
+        Ok((!changed.is_empty()).then_some(RestoredXattrs { map: new, changed }))
     }
 
     /// Plans which inodes of now lose their names.

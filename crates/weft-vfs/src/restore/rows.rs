@@ -4,6 +4,7 @@ use super::path::shown;
 use super::{Restoring, refused};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use weft_digest::Digest;
 use weft_store::{BlockRef, CommitNo, Cookie, Error, Ino, InodeRow, Kind, Name, NameRow, Store};
 
 /// Entries of a directory that are read at once.
@@ -14,6 +15,17 @@ const INODES_READ: (usize, usize) = (1, 1 << 12);
 
 /// Share of the inodes read that are wanted, below which fewer are read.
 const WANTED_SHARE: usize = 4;
+
+/// Files that are asked about at once.
+const FILES_READ: usize = 512;
+
+/// Blocks of a file, each with its index.
+pub(super) type Blocks = Vec<(u64, BlockRef)>;
+
+/// True if a file has blocks.
+fn has_blocks(row: &InodeRow) -> bool {
+    row.kind == Kind::File && row.inline.is_none() && row.allocated > 0
+}
 
 /// An inode's row, and the commit that wrote it.
 pub(super) type Versioned = (InodeRow, CommitNo);
@@ -71,14 +83,40 @@ impl<'a> Rows<'a> {
         Ok(names)
     }
 
-    /// All blocks of the inode whose row is `row`. `Corrupt` if some are gone.
-    pub(super) fn blocks(&self, row: &InodeRow, block_size: u64) -> weft_store::Result<Vec<(u64, BlockRef)>> {
-        if row.kind != Kind::File || row.inline.is_some() || row.allocated == 0 {
-            return Ok(Vec::new());
+    /// All blocks of those of `files` that have any. `Corrupt` if some are gone.
+    pub(super) fn blocks<'r>(
+        &self,
+        files: impl Iterator<Item = &'r InodeRow>,
+        block_size: u64,
+    ) -> weft_store::Result<FxHashMap<Ino, Blocks>> {
+        let files = files.filter(|row| has_blocks(row)).collect::<Vec<_>>();
+        let mut all = FxHashMap::default();
+        for some in files.chunks(FILES_READ) {
+            let asked = some.iter().map(|row| (row.ino, row.size.div_ceil(block_size))).collect::<Vec<_>>();
+            for (row, blocks) in some.iter().zip(self.store.all_extents_at(self.commit, &asked)?) {
+                let held = blocks.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
+                if held < row.allocated {
+                    return Err(self.gone("blocks", row.ino));
+                }
+                all.insert(row.ino, blocks);
+            }
         }
-        let blocks = self.store.extents_at(self.commit, row.ino, 0..row.size.div_ceil(block_size))?;
-        let held = blocks.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
-        if held < row.allocated { Err(self.gone("blocks", row.ino)) } else { Ok(blocks) }
+        Ok(all)
+    }
+
+    /// The digests of those of `files` of which one block is all, as far as they are kept.
+    pub(super) fn digests<'r>(
+        &self,
+        files: impl Iterator<Item = &'r InodeRow>,
+        block_size: u64,
+    ) -> weft_store::Result<FxHashMap<Ino, Digest>> {
+        let inos = files.filter(|row| has_blocks(row) && row.size <= block_size).map(|row| row.ino).collect::<Vec<_>>();
+        let mut all = FxHashMap::default();
+        for some in inos.chunks(FILES_READ) {
+            let found = self.store.digests_at(self.commit, some)?;
+            all.extend(some.iter().zip(found).filter_map(|(ino, digest)| Some((*ino, digest?))));
+        }
+        Ok(all)
     }
 
     /// All extended attributes of the inode whose row is `row`.

@@ -34,6 +34,7 @@ impl PostgresTransaction<'_> {
             prefetch(rows.snapshot(), batch, writer.block_size)?;
         }
         let alone = self.new.iter().filter_map(|(id, new)| Some((*id, new.alone?)));
+        let alone = alone.chain(batch.alone.iter().copied());
         change(writer.digester.as_ref(), &rows, batch, alone, writer.block_size)?;
         let root = match &writer.digester {
             Some(_) => rows.inode(Ino::ROOT)?.and_then(|inode| inode.digest),
