@@ -60,8 +60,8 @@ pub struct Tree {
     pub work_bytes: u64,
     /// Most bytes of both.
     pub dirty_bytes_max: u64,
-    /// Digests of files that consist of one block each, of stored blocks that the next commit shares:
-    /// nobody has to read them.
+    /// Digests of files that consist of one block each, of stored blocks that the next commit
+    /// shares: nobody has to read them.
     pub(crate) alone: FxHashMap<BlockId, Digest>,
     /// Counters as the next commit would write them.
     pub counters: Counters,

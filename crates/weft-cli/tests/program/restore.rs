@@ -8,8 +8,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
 
 fn copy(place: &Place, from: &str, to: &str) {
     let done = Command::new("cp").arg("-a").args([place.path(from), place.path(to)]).status().unwrap();
@@ -177,18 +177,20 @@ fn a_kill_leaves_all_of_a_restoration_or_nothing() {
         });
         let mut numbers = Numbers(7);
         for round in 0..4 {
-            let ended = AtomicBool::new(false);
+            let (tell, done) = channel();
             thread::scope(|scope| {
                 scope.spawn(|| {
+                    let tell = tell;
                     for at in commits.iter().cycle() {
-                        if ended.load(Ordering::Relaxed) || place.weft(&["restore", "m/d", "--at", at]).code != 0 {
+                        if place.weft(&["restore", "m/d", "--at", at]).code != 0 {
                             break;
                         }
+                        let _ = tell.send(());
                     }
                 });
-                thread::sleep(Duration::from_millis(100 + numbers.below(400)));
+                // It dies in the middle of the next one, wherever that is.
+                (0..=numbers.below(4)).for_each(|_| done.recv().expect("restored"));
                 place.kill_daemon();
-                ended.store(true, Ordering::Relaxed);
             });
             place.mount_again(volume, &[]);
             let said = said_by_all(&top);

@@ -84,9 +84,37 @@ impl Run {
     }
 
     fn step(&mut self, step: Step) {
+        self.volume.clock.advance(1_000_000_000);
+        match step {
+            Step::Hold { path } => {
+                let Some(path) = self.chosen(path, |_| true) else { return };
+                let ino = self.volume.at(&path);
+                self.volume.vfs.hold(ino);
+                self.held.push(ino);
+            }
+            Step::Release => {
+                if let Some(ino) = self.held.pop() {
+                    self.volume.vfs.release(ino, 1);
+                }
+            }
+            Step::Commit => self.note_commit(),
+            Step::Restore { path, commit } => self.restore(path, commit),
+            Step::Copy { path, commit, place, name } => self.copy(path, commit, place, name),
+            Step::Undelete { path, commit } => self.undelete(path, commit),
+            Step::Crash if self.may_crash => {
+                self.volume.vfs.commit_durably().expect("committed");
+                self.held.clear();
+                self.volume.crash();
+            }
+            Step::Crash => {}
+            change => self.change(change),
+        }
+    }
+
+    /// Makes a change as programs do; what cannot be is refused.
+    fn change(&self, step: Step) {
         let volume = &self.volume;
         let vfs = &volume.vfs;
-        volume.clock.advance(1_000_000_000);
         let any = |_| true;
         let is_file = |kind| kind == Kind::File;
         match step {
@@ -139,36 +167,18 @@ impl Run {
                 let (directory, name) = volume.place(&to);
                 let _ = vfs.link(Caller::ROOT, volume.at(&path), directory, name);
             }
-            Step::Hold { path } => {
-                let Some(path) = self.chosen(path, any) else { return };
-                let ino = volume.at(&path);
-                vfs.hold(ino);
-                self.held.push(ino);
-            }
-            Step::Release => {
-                if let Some(ino) = self.held.pop() {
-                    vfs.release(ino, 1);
-                }
-            }
-            Step::Commit => self.note_commit(),
-            Step::Restore { path, commit } => self.restore(path, commit),
-            Step::Copy { path, commit, place, name } => {
-                let Some((commit, path)) = self.past_path(path, commit) else { return };
-                let to = self.new_path(place, name);
-                let before = tree(&self.volume.vfs, &to);
-                let copied = self.volume.try_restore(&path, commit, Target::Elsewhere(to.clone().into()));
-                assert_eq!(copied.is_ok(), before.is_empty(), "{copied:?}");
-                if copied.is_ok() {
-                    self.is_as_of(&to, &path, commit);
-                }
-            }
-            Step::Undelete { path, commit } => self.undelete(path, commit),
-            Step::Crash if self.may_crash => {
-                volume.vfs.commit_durably().expect("committed");
-                self.held.clear();
-                self.volume.crash();
-            }
-            Step::Crash => {}
+            _ => unreachable!("no change"),
+        }
+    }
+
+    fn copy(&self, path: usize, commit: usize, place: usize, name: u8) {
+        let Some((commit, path)) = self.past_path(path, commit) else { return };
+        let to = self.new_path(place, name);
+        let before = tree(&self.volume.vfs, &to);
+        let copied = self.volume.try_restore(&path, commit, Target::Elsewhere(to.clone().into()));
+        assert_eq!(copied.is_ok(), before.is_empty(), "{copied:?}");
+        if copied.is_ok() {
+            self.is_as_of(&to, &path, commit);
         }
     }
 
@@ -216,8 +226,10 @@ impl Run {
         match self.volume.vfs.restore(&request) {
             Ok(report) => {
                 assert!(!is_there);
-                let newest = self.commits.iter().rfind(|(_, then)| then.contains_key(&path)).map(|(commit, _)| *commit);
-                assert!(Some(report.then) >= newest, "{path}: {report:?}, {newest:?}");
+                let newest = self.commits.iter().rfind(|(_, then)| then.contains_key(&path));
+                // A directory is brought back as it was before it was emptied.
+                let file = newest.filter(|(_, then)| then[&path].kind != Kind::Directory);
+                assert!(file.is_none_or(|(commit, _)| report.then >= *commit), "{path}: {report:?}");
                 self.is_as_of(&path, &path, report.then);
             }
             // A file may be where a directory was.

@@ -415,3 +415,24 @@ fn a_rehearsal_lists_paths() {
     assert_eq!(effect(b"/sub"), None);
     assert_eq!(find(&volume.vfs, "/d/large"), None);
 }
+
+/// The removal of a directory takes several commits, each of which leaves less.
+#[test]
+fn a_directory_is_undeleted_as_it_was_before_its_removal_began() {
+    let volume = Volume::new();
+    volume.make("/d", DIRECTORY);
+    for number in 0..6 {
+        volume.put(&format!("/d/{number}"), b"x");
+    }
+    let whole = volume.commit();
+    for number in 0..6 {
+        volume.remove(&format!("/d/{number}"));
+        volume.commit();
+    }
+    volume.remove("/d");
+    volume.commit();
+    let target = Target::EmptyPlace { with_parents: false };
+    let request = RestoreRequest { path: b"/d".into(), at: None, target, is_rehearsal: false };
+    assert_eq!(volume.vfs.restore(&request).expect("undeleted").then, whole);
+    volume.is_as_of("/d", "/d", whole);
+}

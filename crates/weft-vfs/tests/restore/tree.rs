@@ -40,8 +40,8 @@ pub fn tree(vfs: &Vfs, path: &str) -> Tree {
 
 /// The inode at `path`.
 pub fn find(vfs: &Vfs, path: &str) -> Option<Ino> {
-    let names = path.split('/').filter(|name| !name.is_empty());
-    names.fold(Some(Ino::ROOT), |at, name| vfs.lookup(Caller::ROOT, at?, name.as_bytes()).ok().map(|found| found.ino))
+    let mut names = path.split('/').filter(|name| !name.is_empty());
+    names.try_fold(Ino::ROOT, |at, name| vfs.lookup(Caller::ROOT, at, name.as_bytes()).ok().map(|found| found.ino))
 }
 
 fn look(vfs: &Vfs, ino: Ino, path: String, tree: &mut Tree, firsts: &mut HashMap<Ino, String>) {
