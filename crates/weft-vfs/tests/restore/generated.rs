@@ -39,14 +39,14 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (any.clone(), 0..0o1000u32).prop_map(|(path, permissions)| Step::Chmod { path, permissions }),
         2 => (any.clone(), 0..3u8, proptest::option::of(0..3u8))
             .prop_map(|(path, name, value)| Step::Xattr { path, name, value }),
-        4 => any.clone().prop_map(|path| Step::Remove { path }),
+        8 => any.clone().prop_map(|path| Step::Remove { path }),
         4 => (any.clone(), any.clone(), name.clone(), proptest::bool::weighted(0.2))
             .prop_map(|(from, place, name, exchange)| Step::Rename { from, place, name, exchange }),
-        2 => (any.clone(), any.clone(), name.clone()).prop_map(|(file, place, name)| Step::Link { file, place, name }),
+        4 => (any.clone(), any.clone(), name.clone()).prop_map(|(file, place, name)| Step::Link { file, place, name }),
         1 => any.clone().prop_map(|path| Step::Hold { path }),
         1 => Just(Step::Release),
         4 => Just(Step::Commit),
-        4 => (any.clone(), any.clone()).prop_map(|(path, commit)| Step::Restore { path, commit }),
+        6 => (any.clone(), any.clone()).prop_map(|(path, commit)| Step::Restore { path, commit }),
         1 => (any.clone(), any.clone(), any.clone(), name)
             .prop_map(|(path, commit, place, name)| Step::Copy { path, commit, place, name }),
         2 => (any.clone(), any).prop_map(|(path, commit)| Step::Undelete { path, commit }),
@@ -63,6 +63,18 @@ struct Run {
 }
 
 impl Run {
+    /// Makes what steps can begin with.
+    fn populate(&self) {
+        let volume = &self.volume;
+        for directory in ["/a", "/b", "/a/a", "/a/b", "/b/a"] {
+            volume.make(directory, DIRECTORY);
+            volume.put(&format!("{directory}/e"), directory.as_bytes());
+            volume.put(&format!("{directory}/f"), &directory.as_bytes().repeat(3000));
+        }
+        volume.link("/a/f", "/b/c");
+        volume.link("/b/a/f", "/c");
+    }
+
     fn paths(&self, wanted: impl Fn(Kind) -> bool) -> Vec<String> {
         let all = tree(&self.volume.vfs, "/");
         all.into_iter().filter(|(_, seen)| wanted(seen.kind)).map(|(path, _)| path).collect()
@@ -246,6 +258,7 @@ impl Run {
 
 fn run(store: CrashStore, steps: &[Step], may_crash: bool) -> Run {
     let mut run = Run { volume: Volume::over(store, options()), commits: Vec::new(), held: Vec::new(), may_crash };
+    run.populate();
     run.note_commit();
     for step in steps {
         run.step(*step);
