@@ -26,8 +26,10 @@ use path::VolumePath;
 use plan::Plan;
 use rows::Rows;
 use std::sync::atomic::Ordering;
-use weft_store::{CommitNo, Durability, Moment, Name};
-use weft_tree::{Error, ErrorKind, Mutation, Replacement, Restoration, RestoredContent, Result};
+use weft_store::{CommitNo, Durability, Ino, Moment, Name};
+use weft_tree::{
+    Error, ErrorKind, Mutation, Replacement, Restoration, RestoredContent, RestoredInode, Result, SetAttributes,
+};
 
 /// Plans that are made while others change what they rely on, before that is told.
 const PLANS_MAX: usize = 8;
@@ -131,13 +133,14 @@ impl Vfs {
                 return Ok(plan.report);
             }
             let Plan { restoration, report } = plan;
-            let changes = changes(&restoration);
+            let (changes, rights) = (changes(&restoration), changed_rights(&restoration));
             if !self.apply_restoration(restoration)? {
                 continue;
             }
             let committed = self.commit_once(&mut turn, Durability::Durable);
             drop(turn);
             self.announce(changes);
+            rights.iter().for_each(|(ino, changes)| self.rights_changed(*ino, changes));
             committed?;
             return Ok(report);
         }
@@ -215,13 +218,29 @@ fn mutations(restoration: &Restoration) -> Vec<Mutation<'static>> {
     removed.chain(added).chain(replaced).collect()
 }
 
+/// Inodes that others may use from now on, or belong to others.
+fn changed_rights(restoration: &Restoration) -> Vec<(Ino, SetAttributes)> {
+    let changed = |inode: &RestoredInode| {
+        let (now, then) = (inode.present.as_ref()?, &inode.row);
+        let changes = SetAttributes {
+            permissions: (now.permissions != then.permissions).then_some(then.permissions),
+            uid: (now.uid != then.uid).then_some(then.uid),
+            gid: (now.gid != then.gid).then_some(then.gid),
+            ..SetAttributes::default()
+        };
+        let has_any = changes.permissions.is_some() || changes.uid.is_some() || changes.gid.is_some();
+        has_any.then_some((now.ino, changes))
+    };
+    restoration.inodes.iter().filter_map(changed).collect()
+}
+
 /// All that protocols have to forget copies of.
 fn changes(restoration: &Restoration) -> Vec<Change> {
     // All of a file, but not as if it was seen through other code from now on.
     const ALL: std::ops::Range<u64> = 0..i64::MAX as u64;
     let entries = restoration.removed.iter().chain(&restoration.added);
     let entry = |row: &weft_store::NameRow| Change::Entry { parent: row.parent, name: Name::clone(&row.name) };
-    let inode = |inode: &weft_tree::RestoredInode| match inode.content {
+    let inode = |inode: &RestoredInode| match inode.content {
         RestoredContent::Same => Change::Attributes { ino: inode.row.ino },
         _ => Change::Content { ino: inode.row.ino, range: ALL },
     };

@@ -288,9 +288,11 @@ impl Vfs {
         }
     }
 
-    /// Checks that `bytes` more may be stored and `inodes` more made, by what is free now.
-    pub(crate) fn permit_growth(&self, bytes: u64, inodes: u64) -> Result<()> {
-        match self.state.lock().may_grow(bytes, inodes) {
+    /// Checks that files may take `bytes` more and `inodes` more be made, of blocks that are stored
+    /// already, by rows of `row_bytes`. `QuotaExceeded`, `NoSpace`.
+    pub(crate) fn permit_restoring(&self, bytes: u64, inodes: u64, row_bytes: u64) -> Result<()> {
+        let state = self.state.lock();
+        match state.within_quota(bytes, inodes).and_then(|()| state.may_allocate(row_bytes)) {
             Err(Stop::Fail(error)) => Err(error),
             Err(Stop::Miss(_) | Stop::Opaque) => Err(ErrorKind::NoSpace.into()),
             Ok(()) => Ok(()),
@@ -383,6 +385,12 @@ impl State {
 
     /// Checks that `bytes` more may be stored and `inodes` more made. `NoSpace`, `QuotaExceeded`.
     pub(crate) fn may_grow(&self, bytes: u64, inodes: u64) -> Result<(), Stop> {
+        self.within_quota(bytes, inodes)?;
+        self.may_allocate(bytes)
+    }
+
+    /// Checks the same by the quotas alone. `QuotaExceeded`.
+    fn within_quota(&self, bytes: u64, inodes: u64) -> Result<(), Stop> {
         let beyond =
             |used: u64, more: u64, max: Option<u64>| more > 0 && max.is_some_and(|max| used.saturating_add(more) > max);
         if beyond(self.tree.counters.bytes_used, bytes, self.tree.volume.bytes_max)
@@ -390,7 +398,7 @@ impl State {
         {
             return Err(ErrorKind::QuotaExceeded.into());
         }
-        self.may_allocate(bytes)
+        Ok(())
     }
 
     /// Checks that the storage under the volume has room for `bytes` beside all dirty data.

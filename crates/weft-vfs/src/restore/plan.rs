@@ -127,13 +127,15 @@ fn refuse_too_much(vfs: &Vfs, restoration: &Restoration) -> Restoring<()> {
              with a larger --dirty-max"
         ));
     }
+    let rows = |rows: &mut dyn Iterator<Item = &InodeRow>| rows.map(|row| row.allocated).sum::<u64>();
     let restored = restoration.inodes.iter();
-    let sum = |rows: &mut dyn Iterator<Item = &InodeRow>| rows.map(|row| row.allocated).sum::<u64>();
-    let after = sum(&mut restored.clone().map(|inode| &inode.row));
-    let before = sum(&mut restored.clone().filter_map(|inode| inode.present.as_ref()));
+    let after = rows(&mut restored.clone().map(|inode| &inode.row));
+    let before = rows(&mut restored.clone().filter_map(|inode| inode.present.as_ref()));
+    let gone = restoration.losing.iter().map(|(row, _)| row).filter(|row| row.nlink <= 1);
+    let before = before + rows(&mut { gone });
     let made = restored.filter(|inode| inode.present.is_none()).count() as u64;
-    // What goes makes room only once it is committed.
-    vfs.permit_growth(after.saturating_sub(before), made)?;
+    let made = made.saturating_sub(restoration.losing.len() as u64);
+    vfs.permit_restoring(after.saturating_sub(before), made, cost)?;
     Ok(())
 }
 

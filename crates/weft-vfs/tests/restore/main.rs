@@ -436,3 +436,41 @@ fn a_directory_is_undeleted_as_it_was_before_its_removal_began() {
     assert_eq!(volume.vfs.restore(&request).expect("undeleted").then, whole);
     volume.is_as_of("/d", "/d", whole);
 }
+
+/// Blocks of the past are stored already: a full disk keeps nobody from having them back.
+#[test]
+fn a_restoration_takes_no_room_but_counts_by_the_quota() {
+    let quota = 20 * BLOCK as u64;
+    let options_of_volume = VolumeOptions { bytes_max: Some(quota), ..volume_options() };
+    let volume = Volume::over(CrashStore::new(options_of_volume), options());
+    volume.put("/large", &[1; 15 * BLOCK]);
+    let then = volume.commit();
+    volume.remove("/large");
+    volume.put("/other", &[2; 10 * BLOCK]);
+    volume.commit();
+    let refused = volume.try_restore("/large", then, Target::Place).expect_err("the quota is used up");
+    assert!(refused.contains("quota"), "{refused}");
+    volume.remove("/other");
+    volume.commit();
+    volume.store.set_bytes_free(10 << 20);
+    volume.commit();
+    volume.try_restore("/large", then, Target::Place).expect("restored");
+    volume.is_as_of("/large", "/large", then);
+}
+
+/// What programs change while a restoration is planned is not in the rows that it is planned by.
+#[test]
+fn changes_while_it_is_planned_are_seen() {
+    let volume = Volume::new();
+    let then = volume.sample();
+    volume.put("/d/small", b"now");
+    let (vfs, directory, small) = (volume.vfs.clone(), volume.at("/d/sub"), volume.at("/d/large"));
+    volume.store.when_stored(move || {
+        vfs.make(Caller::ROOT, directory, b"meanwhile", FILE).expect("made");
+        vfs.write(small, 5, b"meanwhile", Writer::Privileged).expect("written");
+        vfs.unlink(directory, b"device").expect("removed");
+    });
+    let report = volume.try_restore("/d", then, Target::Place).expect("restored");
+    assert_eq!((report.back, report.removed), (1, 1));
+    volume.is_as_of("/d", "/d", then);
+}
