@@ -108,6 +108,7 @@ pub(crate) fn router(daemon: Daemon) -> Router {
         .route("/snapshots/delete/{name}", post(delete_snapshot))
         .route("/snapshots/hold/{name}/{until}", post(hold_snapshot))
         .route("/restore", post(restore))
+        .route("/history/forget", post(forget_history))
         .layer(from_fn(refuse_bodies))
         .with_state(Arc::new(shared))
 }
@@ -300,6 +301,18 @@ async fn delete_snapshot(State(shared): State<Arc<Shared>>, Path(name): Path<Str
 
 async fn hold_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)): Path<(String, i64)>) -> Response {
     change(shared, move |vfs| vfs.hold_snapshot(&name, Timestamp(until))).await
+}
+
+/// Takes the content of a file, by its path, out of the past.
+async fn forget_history(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+    let Some(request) = query.as_deref().and_then(restore_request) else {
+        return text(StatusCode::BAD_REQUEST, "that is no path");
+    };
+    match committing(shared, move |vfs| vfs.forget_history(&request.path)).await {
+        Ok(Ok(files)) => json(&json!({ "files": files })),
+        Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
+        Err(unanswered) => unanswered,
+    }
 }
 
 /// Restores something of the past. Nobody but the holder of the volume and root gets here, who may

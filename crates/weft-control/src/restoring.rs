@@ -25,6 +25,11 @@ pub fn restore_target(request: &RestoreRequest) -> String {
     query
 }
 
+/// What a daemon is asked for to take the content of `path` out of the past.
+pub fn forget_target(path: &[u8]) -> String {
+    format!("/history/forget?path={}", hex(path))
+}
+
 /// The request that `query` is; none if it is none.
 pub(crate) fn restore_request(query: &str) -> Option<RestoreRequest> {
     let mut request = RestoreRequest { path: Vec::new(), at: None, target: Target::Place, is_rehearsal: false };

@@ -5,6 +5,7 @@
 //! both engines and a check agree. What is due asks a store what it keeps, and changes nothing.
 
 mod due;
+pub(crate) mod emptied;
 pub(crate) mod fork;
 pub(crate) mod kept;
 mod rule;

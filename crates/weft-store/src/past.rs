@@ -114,6 +114,10 @@ pub enum HistoryChange {
     /// All commits are kept from this one on, where that was an earlier one. Harmless if it was a
     /// later one; `Unusable` if this commit is earlier.
     First(CommitNo),
+    /// Empty all versions of a file that later commits replaced: their blocks and content in rows
+    /// go, and their digests. As of those commits the file is there and has no bytes. Harmless if
+    /// there are none.
+    Empty(Ino),
     /// Remove versions that no kept commit sees, of at most so many rows.
     Forget(usize),
 }

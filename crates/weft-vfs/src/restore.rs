@@ -9,6 +9,7 @@
 //! A restoration is not in the intent log. Until a commit has it, nothing of the past is given up:
 //! blocks that it names may belong to the past alone.
 
+mod forgotten;
 mod newest;
 mod numbers;
 mod path;

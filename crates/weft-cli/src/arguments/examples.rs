@@ -58,6 +58,7 @@ pub const HISTORY: &str = "\
 Examples:
     weft history photos.weft
     weft history set photos.weft 'all 1d, hourly 7d, daily 30d'
+    weft history forget /mnt/photos/secret.pdf
     weft history set photos.weft off";
 
 pub const SNAPSHOT: &str = "\

@@ -1,6 +1,7 @@
 //! Arguments of what is kept of the past.
 
 use clap::{Args, Subcommand};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 use weft_store::{HistoryFor, Moment, Name, Rule, RuleError};
@@ -24,6 +25,18 @@ pub enum HistoryCommand {
     ///
     /// Exit code 0: it is set. 1: it could not be. 2: wrong usage.
     Set(SetHistory),
+    /// Take the content of a file out of all history, and give back its space
+    ///
+    /// As of earlier commits the file is there, and empty: its earlier content, and that of all
+    /// files that had this name. What it holds now stays. Refused while a snapshot that is held has
+    /// it. The log tells of it. Exit code 0: it is gone. 1: it could not be. 2: wrong usage.
+    Forget(ForgetHistory),
+}
+
+#[derive(Args)]
+pub struct ForgetHistory {
+    /// A path in a mounted volume, there now or not; or VOLUME:PATH
+    pub path: OsString,
 }
 
 #[derive(Args)]

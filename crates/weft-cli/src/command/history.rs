@@ -16,6 +16,7 @@ use weft_vfs::Vfs;
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match (&arguments.command, &arguments.volume) {
         (Some(HistoryCommand::Set(set)), _) => change(set)?,
+        (Some(HistoryCommand::Forget(forget)), _) => super::restore::forget(&forget.path)?,
         (None, Some(volume)) => tell(volume, arguments.json)?,
         (None, None) => unreachable!("the parser demands one of them"),
     }

@@ -10,7 +10,7 @@ use place::{Place, Way};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::process::ExitCode;
-use weft_control::{report_value, restore_target};
+use weft_control::{forget_target, report_value, restore_target};
 use weft_store::{Moment, OpenOptions};
 use weft_vfs::{RestoreRequest, Target};
 
@@ -47,6 +47,30 @@ pub fn snapshot(arguments: &RestoreSnapshot) -> Result<()> {
     let report = restored(place, at, Target::Place, &arguments.told).with_context(what)?;
     tell("restored", volume.as_os_str(), &report, &arguments.told);
     Ok(())
+}
+
+/// Takes the content of a file out of history.
+pub fn forget(path: &OsStr) -> Result<()> {
+    let what = || format!("cannot take {} out of history", named(path));
+    let files = forgotten(Place::find(path)?).with_context(what)?;
+    let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
+    outln!("{}: history has nothing of its earlier content any more ({files})", named(path));
+    Ok(())
+}
+
+fn forgotten(place: Place) -> Result<u64> {
+    match place.way {
+        Way::Daemon(daemon, _) => {
+            let answer = daemon.answered(&forget_target(&place.path))?;
+            answer["files"].as_u64().context("the daemon's answer cannot be read")
+        }
+        Way::Alone(volume) => {
+            let opened = Opened::open(&volume, Settings::default(), OpenOptions::default())?;
+            let files = opened.vfs.forget_history(&place.path);
+            opened.close()?;
+            Ok(files?)
+        }
+    }
 }
 
 fn named(path: &OsStr) -> String {

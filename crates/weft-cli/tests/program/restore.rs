@@ -272,3 +272,98 @@ fn what_no_kept_commit_has_is_removed_at_once() {
         }
     });
 }
+
+#[test]
+fn a_file_is_taken_out_of_history() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let root = place.path("m");
+        fs::create_dir(root.join("d")).unwrap();
+        let secrets = ["small secret".repeat(10), "large secret".repeat(30_000)];
+        for (name, secret) in ["small", "large"].iter().zip(&secrets) {
+            fs::write(root.join("d").join(name), secret).unwrap();
+            fs::write(root.join("d").join(format!("{name}.kept")), secret).unwrap();
+        }
+        let first = committed(place);
+        // Another version of the row with the same content, then other content, then another file.
+        for name in ["small", "large"] {
+            assert_eq!(place.sh(&format!("chmod 600 d/{name}")).code, 0);
+        }
+        place.weft(&["snapshot", "create", "m", "kept"]).well();
+        fs::write(root.join("d/small"), "now").unwrap();
+        fs::remove_file(root.join("d/large")).unwrap();
+        committed(place);
+        fs::write(root.join("d/large"), "another file").unwrap();
+        fs::write(root.join("d/new"), "same since").unwrap();
+        let third = committed(place);
+        assert_eq!(place.sh("chmod 640 d/new").code, 0);
+        committed(place);
+        place.weft(&["history", "forget", "m/d/none"]).failed(&["no commit that is kept has a file /d/none"]);
+        place.weft(&["snapshot", "hold", "m", "kept", "1h"]).well();
+        place.weft(&["history", "forget", "m/d/small"]).failed(&["snapshot 'kept' is held and has it"]);
+        let said = place.weft(&["history", "forget", "m/d/new"]).well();
+        assert!(said.contains("history has nothing of its earlier content any more (1 file)"), "{said}");
+        assert_eq!(fs::read_to_string(root.join("d/new")).unwrap(), "same since");
+        assert_eq!(fs::read_to_string(root.join("d/small")).unwrap(), "now");
+        place.umount();
+        place.weft(&["check", "--read-data", volume]).well();
+        place.weft(&["export", "--at", &format!("@{third}"), volume, "third"]).well();
+        assert_eq!(fs::read_to_string(place.path("third/d/new")).unwrap(), "");
+        place.weft(&["export", "--at", &format!("@{first}"), volume, "first"]).well();
+        assert_eq!(fs::read_to_string(place.path("first/d/large")).unwrap(), secrets[1]);
+    });
+}
+
+#[test]
+fn all_files_of_a_name_are_taken_out_of_history() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let root = place.path("m");
+        let mut commits = Vec::new();
+        for round in 0..4 {
+            // Editors write a new file and rename it.
+            fs::write(root.join("new"), format!("secret {round} ").repeat(20_000)).unwrap();
+            fs::write(root.join("other"), format!("{round} ").repeat(20_000)).unwrap();
+            fs::rename(root.join("new"), root.join("file")).unwrap();
+            commits.push(committed(place));
+        }
+        fs::remove_file(root.join("file")).unwrap();
+        committed(place);
+        place.umount();
+        let said = place.weft(&["history", "forget", &format!("{volume}:file")]).well();
+        assert!(said.contains("(4 files)"), "{said}");
+        for (round, commit) in commits.iter().enumerate() {
+            let (at, to) = (format!("@{commit}"), format!("export{round}"));
+            place.weft(&["export", "--at", &at, volume, &to]).well();
+            assert_eq!(fs::read(place.path(format!("{to}/file"))).unwrap(), b"");
+            let other = fs::read_to_string(place.path(format!("{to}/other"))).unwrap();
+            assert_eq!(other, format!("{round} ").repeat(20_000));
+        }
+        if volume == "v" {
+            let found = Command::new("grep").args(["-rac", "secret"]).arg(place.path("v/segments")).output().unwrap();
+            let found = String::from_utf8(found.stdout).unwrap();
+            assert!(found.lines().all(|line| line.ends_with(":0")), "its blocks are still there: {found}");
+        }
+        place.weft(&["undelete", &format!("{volume}:file")]).well();
+    });
+}
+
+#[test]
+fn links_come_back_and_give_what_their_targets_do_then() {
+    on_each_engine(&[], |place, _| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let root = place.path("m");
+        fs::create_dir(root.join("d")).unwrap();
+        fs::write(root.join("d/target"), "then").unwrap();
+        place.weft(&["link", "m/d/target", "m/d/link", "--network", "upper"]).well();
+        let then = format!("@{}", committed(place));
+        fs::write(root.join("d/target"), "now and longer").unwrap();
+        assert_eq!(fs::read_to_string(root.join("d/link")).unwrap(), "NOW AND LONGER");
+        place.weft(&["restore", "m/d", "--at", &then]).well();
+        assert_eq!(fs::read_to_string(root.join("d/link")).unwrap(), "THEN");
+        fs::remove_file(root.join("d/link")).unwrap();
+        fs::write(root.join("d/target"), "later").unwrap();
+        place.weft(&["undelete", "m/d/link"]).well();
+        assert_eq!(fs::read_to_string(root.join("d/link")).unwrap(), "LATER");
+    });
+}

@@ -6,7 +6,7 @@
 use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::past::{History, HistoryChange, Pin, PinKind, no_history};
-use crate::row::CommitNo;
+use crate::row::{CommitNo, Ino};
 use std::collections::BTreeMap;
 
 /// Last commits that are remembered, whatever is kept.
@@ -23,6 +23,8 @@ pub(crate) struct Kept {
     pins_before: BTreeMap<PinKey, Pin>,
     /// Versions to forget, at most.
     forget: usize,
+    /// Files whose versions are emptied.
+    pub(crate) emptied: Vec<Ino>,
     /// True if all that was kept before goes.
     is_ended: bool,
 }
@@ -40,7 +42,7 @@ impl Kept {
     pub(crate) fn changed(history: Option<History>, pins: Vec<Pin>, batch: &Batch) -> Result<Kept> {
         let pins = pins.into_iter().map(|pin| (key(&pin), pin)).collect::<BTreeMap<_, _>>();
         let (before, pins_before) = (history.clone(), pins.clone());
-        let mut kept = Kept { history, before, pins, pins_before, forget: 0, is_ended: false };
+        let mut kept = Kept { history, before, pins, pins_before, forget: 0, emptied: Vec::new(), is_ended: false };
         batch.history.iter().try_for_each(|change| kept.change(change, batch))?;
         Ok(kept)
     }
@@ -88,6 +90,7 @@ impl Kept {
             HistoryChange::Pin(pin) => self.pin(pin, batch.commit)?,
             HistoryChange::Unpin(commit, kind, name) => self.unpin(&(*commit, *kind, name.clone()), batch)?,
             HistoryChange::First(first) => self.move_first(*first, batch.commit)?,
+            HistoryChange::Empty(ino) => self.emptied.push(*ino),
             HistoryChange::Forget(limit) => self.forget = self.forget.saturating_add(*limit),
         }
         Ok(())

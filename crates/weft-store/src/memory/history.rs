@@ -119,6 +119,24 @@ impl Past {
         Ok(())
     }
 
+    /// Empties the versions of file `ino` that are not those of the present `rows`.
+    fn empty(&mut self, ino: Ino, rows: &Rows) {
+        let present = rows.inodes.get(&ino).map(|(_, since)| *since);
+        let emptied = |row: &InodeRow| InodeRow { size: 0, allocated: 0, inline: None, ..row.clone() };
+        for moment in self.moments.values_mut() {
+            let Some((row, since)) = moment.inodes.get(&ino).filter(|(_, since)| Some(*since) != present) else {
+                continue;
+            };
+            let emptied = (emptied(row), *since);
+            let moment = Arc::make_mut(moment);
+            moment.inodes.insert(ino, emptied);
+            moment.clear(ino, 0..u64::MAX);
+        }
+        for (row, _) in self.versions.get_mut(&ino).into_iter().flatten() {
+            *row = emptied(row);
+        }
+    }
+
     /// Drops up to `limit` of the commits that are not kept, and the versions that none sees then.
     fn forget(&mut self, limit: usize) {
         let unkept = self.moments.keys().copied().filter(|commit| !self.keeps(*commit)).collect::<Vec<_>>();
@@ -165,8 +183,10 @@ fn change_one(past: &mut Option<Past>, change: &HistoryChange, batch: &Batch, ro
         (HistoryChange::Pin(_), None) => return Err(crate::past::no_history()),
         (HistoryChange::Unpin(commit, kind, name), Some(past)) => past.unpin((*commit, *kind, name.clone()), batch)?,
         (HistoryChange::First(first), Some(past)) => past.move_first(*first, batch.commit)?,
+        (HistoryChange::Empty(ino), Some(past)) => past.empty(*ino, rows),
         (HistoryChange::Forget(limit), Some(past)) => past.forget(*limit),
-        (HistoryChange::End | HistoryChange::Unpin(..) | HistoryChange::First(_) | HistoryChange::Forget(_), None) => {}
+        (HistoryChange::End | HistoryChange::Unpin(..) | HistoryChange::First(_), None)
+        | (HistoryChange::Empty(_) | HistoryChange::Forget(_), None) => {}
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use super::path::{VolumePath, shown};
 use super::rows::Rows;
 use super::{Restoring, refused};
 use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use weft_store::{CommitNo, Cookie, Ino, Kind, Name, Store};
 
@@ -162,5 +163,60 @@ impl Search<'_> {
             Some(entry) if entry.kind == Kind::Directory => self.find(entry.ino, rest, held.clone()),
             Some(_) | None => Ok(None),
         }
+    }
+}
+
+/// The regular files that had the name `path` as of kept commits.
+pub(super) fn files_at(store: &dyn Store, path: &VolumePath) -> Restoring<Vec<Ino>> {
+    let Some(history) = store.history()? else {
+        return refused("this volume keeps no history".into());
+    };
+    let pins = store.pins()?.into_iter().map(|pin| pin.commit).collect();
+    let end = store.header()?.commit.next();
+    let mut search = Search { store, first: history.first, pins, looked_at: 0 };
+    let mut files = BTreeSet::new();
+    search.collect(Ino::ROOT, path.names(), &(CommitNo(0)..end), &mut files)?;
+    Ok(files.into_iter().collect())
+}
+
+impl Search<'_> {
+    /// Adds the files at `path` from `directory` as of kept commits in `within`.
+    fn collect(
+        &mut self,
+        directory: Ino,
+        path: &[Name],
+        within: &Range<CommitNo>,
+        files: &mut BTreeSet<Ino>,
+    ) -> Restoring<()> {
+        let Some((name, rest)) = path.split_first() else { return Ok(()) };
+        for held in self.times_of(directory, within)? {
+            self.looked_at += 1;
+            if self.looked_at > VERSIONS_MAX {
+                return refused("the directories on the way have changed too often".into());
+            }
+            let Some(last) = self.last_kept(&held) else { continue };
+            match Rows::new(self.store, last).name(directory, name)? {
+                Some(entry) if rest.is_empty() && entry.kind == Kind::File => drop(files.insert(entry.ino)),
+                Some(entry) if entry.kind == Kind::Directory => self.collect(entry.ino, rest, &held, files)?,
+                Some(_) | None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The times in `within` in each of which the entries of `directory` did not change.
+    fn times_of(&self, directory: Ino, within: &Range<CommitNo>) -> Restoring<Vec<Range<CommitNo>>> {
+        let (mut times, mut until) = (Vec::new(), within.end);
+        if let Some((_, since)) = Rows::new(self.store, self.store.header()?.commit).inode(directory)? {
+            times.push(since..self.store.header()?.commit.next());
+        }
+        loop {
+            let versions = self.store.versions(directory, until, VERSIONS_READ)?;
+            let Some((_, oldest)) = versions.last() else { break };
+            until = oldest.start;
+            times.extend(versions.into_iter().map(|(_, held)| held));
+        }
+        let cut = |held: Range<CommitNo>| held.start.max(within.start)..held.end.min(within.end);
+        Ok(times.into_iter().map(cut).filter(|held| !held.is_empty()).collect())
     }
 }

@@ -474,3 +474,24 @@ fn changes_while_it_is_planned_are_seen() {
     assert_eq!((report.back, report.removed), (1, 1));
     volume.is_as_of("/d", "/d", then);
 }
+
+#[test]
+fn a_file_that_is_taken_out_of_history_is_empty_in_it() {
+    let volume = Volume::new();
+    let first = volume.sample();
+    let blocks = volume.store.block_count();
+    volume.put("/d/large", &[8; 2 * BLOCK]);
+    volume.chmod("/d/small", 0o600);
+    let last = volume.commit();
+    assert!(volume.store.block_count() > blocks);
+    let forget = |path: &str| volume.vfs.forget_history(path.as_bytes()).map_err(|error| error.to_string());
+    assert_eq!(forget("/d/large"), Ok(1));
+    assert_eq!(forget("/d/small"), Ok(1));
+    assert!(forget("/d/sub").expect_err("a directory").contains("no commit that is kept has a file"));
+    let mut then = tree(&volume.as_of(first), "/d");
+    assert!(then["/large"].content.is_empty() && then["/small"].content.is_empty());
+    assert_eq!(then.remove("/sub/file").expect("there").content, b"in sub");
+    assert_eq!(volume.read("/d/large"), [8; 2 * BLOCK]);
+    volume.is_as_of("/d", "/d", last);
+    assert_eq!(volume.store.block_count(), blocks - 4 + 2);
+}

@@ -339,6 +339,16 @@ statements! {
     ALL_EXTENTS = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, \
                    e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
                    WHERE (e.fork, e.ino, e.idx, e.until) > ($1, $2, $3, $4) ORDER BY e.fork, e.ino, e.idx, e.until LIMIT $5";
+    /// All versions of extents of file $1.
+    EXTENTS_OF = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, \
+                  e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE e.ino = $1";
+    CONTENT_OF = "SELECT since, until FROM content_history WHERE ino = $1";
+    EMPTY_CONTENT = "INSERT INTO content_history (ino, since, until, sum) \
+                     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
+                     ON CONFLICT (ino, until) DO UPDATE SET digest = NULL, inline = NULL, sum = excluded.sum";
+    EMPTY_INODES = "UPDATE fileatt_history SET size = 0, allocated = 0, sum = d.sum \
+                    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) AS d (ino, until, sum) \
+                    WHERE fileatt_history.ino = d.ino AND fileatt_history.until = d.until";
     FORGET_INODES = "DELETE FROM fileatt_history USING unnest($1::bigint[], $2::bigint[]) AS d (ino, until) \
                      WHERE fileatt_history.ino = d.ino AND fileatt_history.until = d.until";
     FORGET_CONTENT = "DELETE FROM content_history USING unnest($1::bigint[], $2::bigint[]) AS d (ino, until) \

@@ -8,13 +8,15 @@ use super::history::HistoryPlan;
 use super::references::Found;
 use super::{PostgresTransaction, WHAT};
 use crate::error::Result;
+use crate::history::emptied;
 use crate::history::fork::forks_at;
 use crate::history::kept::Kept;
 use crate::postgres::connection::{Call, Parameter};
-use crate::postgres::read::{get, int};
+use crate::postgres::past;
+use crate::postgres::read::{get, int, unsigned};
 use crate::postgres::statements::history as sql;
 use crate::postgres::write::column;
-use crate::row::CommitNo;
+use crate::row::{CommitNo, Ino};
 use tokio_postgres::Row;
 
 /// Gaps that are looked at in one round trip.
@@ -25,6 +27,9 @@ const KEYS_MAX: usize = 4096;
 
 /// Versions of extents that are looked at together where all go.
 const EXTENTS_MAX: i64 = 10_000;
+
+/// Versions of one file that are emptied together.
+const VERSIONS_MAX: usize = 1 << 24;
 
 /// Statements that remove all there is.
 const END: [&str; 6] =
@@ -62,6 +67,38 @@ impl PostgresTransaction<'_> {
             }
         }
         plan.calls.extend(dead.calls());
+        Ok(())
+    }
+
+    /// Empties all versions of file `ino`. `Corrupt` if one is damaged: nobody would see that any
+    /// more.
+    pub(super) fn empty(&mut self, ino: Ino, plan: &mut HistoryPlan) -> Result<()> {
+        let connection = self.writer.connection();
+        let versions = past::versions(connection, ino, CommitNo(u64::MAX), VERSIONS_MAX)?;
+        let Some((_, newest)) = versions.first() else { return Ok(()) };
+        let of_file = |statement| Call::new(statement, vec![Box::new(int(ino.0))]);
+        let calls = [of_file(sql::EXTENTS_OF), of_file(sql::CONTENT_OF)];
+        let mut found = connection.query_all(WHAT, &calls)?.into_iter();
+        let (extents, content) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+        let mut dead = Dead::default();
+        dead.take_extents(&extents, &mut plan.found)?;
+        plan.calls.extend(dead.calls());
+        let held = |row: &Row| Ok(CommitNo(unsigned(row, 0)?)..CommitNo(unsigned(row, 1)?));
+        let mut content = content.iter().map(held).collect::<Result<Vec<_>>>()?;
+        content.extend(emptied::beside_present(newest, &content));
+        let columns = [
+            column(&content, |_| int(ino.0)),
+            column(&content, |held| int(held.start.0)),
+            column(&content, |held| int(held.end.0)),
+            column(&content, |held| emptied::content_sum(ino, held)),
+        ];
+        plan.calls.push(Call::new(sql::EMPTY_CONTENT, columns.into()));
+        let columns = [
+            column(&versions, |_| int(ino.0)),
+            column(&versions, |(_, held)| int(held.end.0)),
+            column(&versions, |(row, held)| emptied::row_sum(row, held)),
+        ];
+        plan.calls.push(Call::new(sql::EMPTY_INODES, columns.into()));
         Ok(())
     }
 
@@ -129,11 +166,16 @@ impl Dead {
         self.content.extend(content.iter().map(pair).collect::<Result<Vec<_>>>()?);
         self.names.extend(names.iter().map(named).collect::<Result<Vec<Named>>>()?);
         self.xattrs.extend(xattrs.iter().map(named).collect::<Result<Vec<Named>>>()?);
+        self.take_extents(extents, lost)?;
+        Ok(all_inodes && all_content && all_names && all_xattrs && all_extents)
+    }
+
+    fn take_extents(&mut self, extents: &[Row], lost: &mut Found) -> Result<()> {
         for row in extents {
             self.extents.push((get(row, 13)?, get(row, 0)?, get(row, 1)?, get(row, 12)?));
             lost.lose_version(row)?;
         }
-        Ok(all_inodes && all_content && all_names && all_xattrs && all_extents)
+        Ok(())
     }
 
     /// Returns the calls that remove them.

@@ -5,10 +5,12 @@
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
+use crate::history::emptied;
 use crate::history::kept::{COMMITS_KEPT, Kept};
 use crate::past::{History, HistoryFor, Pin, PinKind};
 use crate::references::References;
-use crate::row::{BlockId, CommitNo, Timestamp};
+use crate::row::{BlockId, CommitNo, Ino, Timestamp};
+use crate::sqlite::history::reading;
 use crate::sqlite::read::{sql, unsigned};
 use crate::sums::{self, MASK};
 use rusqlite::{Connection, OptionalExtension, Params};
@@ -93,6 +95,7 @@ pub(in crate::sqlite) fn change(
     if kept.is_ended() {
         retaining.end()?;
     } else if kept.was_on() {
+        kept.emptied.iter().try_for_each(|ino| retaining.empty(*ino))?;
         retaining.forget(&mut kept)?;
     }
     retaining.store(&kept)?;
@@ -135,6 +138,30 @@ impl Retaining<'_> {
         self.remove_extents("true", ())?;
         for table in ["content_history", "fileatt_history", "naming_history", "xattr_history"] {
             self.execute(&format!("DELETE FROM {table}"), ())?;
+        }
+        Ok(())
+    }
+
+    /// Empties all versions of file `ino`. `Corrupt` if one is damaged: nobody would see that any
+    /// more.
+    fn empty(&mut self, ino: Ino) -> Result<()> {
+        let versions = reading::versions(self.connection, ino, CommitNo(u64::MAX), usize::MAX)?;
+        let Some((_, newest)) = versions.first() else { return Ok(()) };
+        self.remove_extents("ino = ?1", (sql(ino.0),))?;
+        let content = "SELECT since, until FROM content_history WHERE ino = ?1";
+        let mut statement = self.connection.prepare_cached(content).map_err(failed)?;
+        let held = |row: &rusqlite::Row<'_>| Ok(CommitNo(unsigned(row, 0)?)..CommitNo(unsigned(row, 1)?));
+        let content = statement.query_map((sql(ino.0),), held).map_err(failed)?;
+        let mut content = content.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?;
+        content.extend(emptied::beside_present(newest, &content));
+        for held in &content {
+            let put = "INSERT OR REPLACE INTO content_history (ino, since, until, digest, inline, sum) \
+                       VALUES (?1, ?2, ?3, NULL, NULL, ?4)";
+            self.execute(put, (sql(ino.0), sql(held.start.0), sql(held.end.0), emptied::content_sum(ino, held)))?;
+        }
+        for (row, held) in &versions {
+            let put = "UPDATE fileatt_history SET size = 0, allocated = 0, sum = ?3 WHERE ino = ?1 AND until = ?2";
+            self.execute(put, (sql(ino.0), sql(held.end.0), emptied::row_sum(row, held)))?;
         }
         Ok(())
     }

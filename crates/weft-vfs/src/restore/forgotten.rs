@@ -1,0 +1,54 @@
+//! A file that is taken out of the past.
+
+use super::newest::files_at;
+use super::path::{VolumePath, shown};
+use super::rows::Rows;
+use super::{Restoring, refused};
+use crate::volume::Vfs;
+use weft_store::{HistoryChange, Ino, Timestamp};
+
+impl Vfs {
+    /// Takes the content of all files that had the name `path` out of the past, as far as later
+    /// commits replaced it, and gives its space back: as of earlier commits they are empty. Returns
+    /// how many files that were. Refused if a snapshot that is held has one of them.
+    pub fn forget_history(&self, path: &[u8]) -> Restoring<u64> {
+        let path = VolumePath::parse(path)?;
+        // What is there now is the present's.
+        self.commit_durably()?;
+        let files = files_at(&*self.store, &path)?;
+        if files.is_empty() {
+            return refused(format!("no commit that is kept has a file {}", shown(path.names())));
+        }
+        let mut held = None;
+        let done = self.change_history(|_, now| {
+            held = self.held_with(&files, now)?;
+            let all = files.iter().map(|ino| HistoryChange::Empty(*ino));
+            Ok(if held.is_none() { all.collect() } else { Vec::new() })
+        });
+        if let Some(name) = held {
+            return refused(format!("snapshot '{name}' is held and has it"));
+        }
+        done?;
+        let (count, path) = (files.len(), shown(path.names()));
+        // The daemon's log keeps who was served when.
+        tracing::info!("the content of {path} was taken out of history, as a user asked for: {count} files, {files:?}");
+        self.store.reclaim()?;
+        Ok(count as u64)
+    }
+
+    /// The name of a snapshot that is held at `now` and has one of `files` as of a version of the
+    /// past.
+    fn held_with(&self, files: &[Ino], now: Timestamp) -> weft_tree::Result<Option<String>> {
+        let present = Rows::new(&*self.store, self.store.header()?.commit);
+        for pin in self.store.pins()?.into_iter().filter(|pin| pin.held_until.is_some_and(|until| until > now)) {
+            let then = Rows::new(&*self.store, pin.commit);
+            for ino in files {
+                let held = then.inode(*ino)?.map(|(_, since)| since);
+                if held.is_some() && held != present.inode(*ino)?.map(|(_, since)| since) {
+                    return Ok(Some(String::from_utf8_lossy(&pin.name).into_owned()));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
