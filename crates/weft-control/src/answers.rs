@@ -308,7 +308,7 @@ async fn forget_history(State(shared): State<Arc<Shared>>, RawQuery(query): RawQ
     let Some(request) = query.as_deref().and_then(restore_request) else {
         return text(StatusCode::BAD_REQUEST, "that is no path");
     };
-    match committing(shared, move |vfs| vfs.forget_history(&request.path)).await {
+    match committing(shared, move |vfs| vfs.forget_history_by_order(&request.path)).await {
         Ok(Ok(files)) => json(&json!({ "files": files })),
         Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,

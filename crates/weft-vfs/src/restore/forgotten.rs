@@ -29,11 +29,16 @@ impl Vfs {
             return refused(format!("snapshot '{name}' is held and has it"));
         }
         done?;
-        let (count, path) = (files.len(), shown(path.names()));
-        // The daemon's log keeps who was served when.
-        tracing::info!("the content of {path} was taken out of history, as a user asked for: {count} files, {files:?}");
         self.store.reclaim()?;
-        Ok(count as u64)
+        Ok(files.len() as u64)
+    }
+
+    /// The same, and logs it: for a daemon, whose log tells what became of its volume.
+    pub fn forget_history_by_order(&self, path: &[u8]) -> Restoring<u64> {
+        let count = self.forget_history(path)?;
+        let path = String::from_utf8_lossy(path);
+        tracing::info!("the content of {path} was taken out of history ({count} files), as a user asked for");
+        Ok(count)
     }
 
     /// The name of a snapshot that is held at `now` and has one of `files` as of a version of the
