@@ -124,7 +124,7 @@ impl Vfs {
         }
     }
 
-    /// Makes some of the changes that are due now, as [`Vfs::tend_history`] does by and by, and has
+    /// Makes some of the changes that are due now, as the background does by and by, and has
     /// space given back once there are none. A request goes on with one before if it says `since`
     /// when that was. Refused where no history is kept.
     pub fn collect_history(&self, since: Option<CommitNo>) -> Result<Collected> {
