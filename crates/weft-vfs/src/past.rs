@@ -55,7 +55,7 @@ pub(crate) struct Past {
     /// Those who may read the past; none while no history is kept.
     readers: RwLock<Option<HistoryFor>>,
     numbers: Numbers,
-    views: Views,
+    pub(crate) views: Views,
     rights: PresentRights,
 }
 

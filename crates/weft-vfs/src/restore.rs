@@ -141,6 +141,8 @@ impl Vfs {
             let committed = self.commit_once(&mut turn, Durability::Durable);
             drop(turn);
             self.announce(changes);
+            // Inodes that are there again have rights that their past has to follow.
+            self.past.views.clear();
             rights.iter().for_each(|(ino, changes)| self.rights_changed(*ino, changes));
             committed?;
             return Ok(report);

@@ -141,7 +141,7 @@ fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
     let said = place.weft(&["history", "set", "v", "daily 30d, all 1d"]).well();
     assert_eq!(said, "v keeps history: all 1d, daily 30d\n");
     let told = place.weft(&["history", "v"]).well();
-    assert!(told.starts_with("rule        all 1d, daily 30d\nall from    commit "), "{told}");
+    assert!(told.starts_with("rule        all 1d, daily 30d\nfor         all\nall from    commit "), "{told}");
     place.weft(&["history", "set", "v", "all 1h"]).well();
     let told = place.weft(&["history", "--json", "v"]).json();
     assert_eq!(told["rule"], "all 1h");

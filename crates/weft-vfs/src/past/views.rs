@@ -34,7 +34,7 @@ impl View {
 
 /// The open ones, the one used last at the end.
 #[derive(Default)]
-pub(super) struct Views(Mutex<Vec<Open>>);
+pub(crate) struct Views(Mutex<Vec<Open>>);
 
 struct Open {
     commit: CommitNo,
@@ -65,7 +65,8 @@ impl Views {
         drop(gone);
     }
 
-    pub(super) fn clear(&self) {
+    /// Closes all.
+    pub(crate) fn clear(&self) {
         let gone = std::mem::take(&mut *self.0.lock());
         drop(gone);
     }
@@ -128,6 +129,13 @@ impl Vfs {
     /// Commits that somebody looks at.
     pub(crate) fn commits_in_use(&self) -> Vec<CommitNo> {
         self.past.views.in_use(self.now())
+    }
+
+    /// The content that `ino` had is kept no more: nobody is to read what is left of it in memory.
+    pub(crate) fn past_content_gone(&self, ino: Ino) {
+        self.past.views.clear();
+        let numbers = self.past.numbers.of(ino);
+        self.announce_to_all(numbers.into_iter().map(|ino| crate::Change::Content { ino, range: 0..u64::MAX }));
     }
 
     /// Rights on `ino` have changed, so that its past is for others, too, or not for them any more.

@@ -29,6 +29,7 @@ impl Vfs {
             return refused(format!("snapshot '{name}' is held and has it"));
         }
         done?;
+        files.iter().for_each(|ino| self.past_content_gone(*ino));
         self.store.reclaim()?;
         Ok(files.len() as u64)
     }
