@@ -9,7 +9,7 @@ use crate::portmap;
 use crate::programs::{MOUNT, NFS, NLM, NSM, PORTMAP};
 use crate::rpc::tests::call;
 use crate::rpc::{self, Procedure};
-use crate::server::{LockOptions, Options, Server};
+use crate::server::{LockOptions, Options, Server, ServerError};
 use crate::xdr::{Reader, Writer};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -120,14 +120,26 @@ fn locked(store: &Arc<MemoryStore>, exports: &str, grace: Duration) -> Locked {
     let node = MakeNode { kind: Kind::File, permissions: 0o640, umask: 0, rdev: 0 };
     let _ = vfs.make(Caller { uid: 7, gid: 7, ..Caller::ROOT }, Ino::ROOT, b"file", node);
     let ino = vfs.lookup(Caller::ROOT, Ino::ROOT, b"file").expect("there").ino;
-    let host = Host::new();
-    let locking = Some(LockOptions { portmapper: host.portmapper(), grace });
-    let (address, exports) = ("127.0.0.2:0".parse().expect("an address"), exports.parse().expect("exports"));
-    let server = Server::start(vfs.clone(), Options { address, exports, tls: None, locking }).expect("serves");
+    let (host, server) = serve(&vfs, exports, grace);
     let mut client = Client::connect(server.address()).mounted("/");
     let root = client.root.clone();
     let file = client.lookup(&root, "file").expect("there");
     Locked { vfs, server, host, file, ino }
+}
+
+/// Serves `vfs` beside a host whose portmapper's port is free at the server's address, too: a
+/// connection of another test may have it there.
+fn serve(vfs: &Arc<Vfs>, exports: &str, grace: Duration) -> (Host, Server) {
+    for _ in 0..10 {
+        let host = Host::new();
+        let locking = Some(LockOptions { portmapper: host.portmapper(), grace });
+        let (address, exports) = ("127.0.0.2:0".parse().expect("an address"), exports.parse().expect("exports"));
+        match Server::start(vfs.clone(), Options { address, exports, tls: None, locking }) {
+            Err(ServerError::Portmapper { .. }) => {}
+            served => return (host, served.expect("serves")),
+        }
+    }
+    panic!("no port of ten is free at both addresses");
 }
 
 fn open() -> Locked {
@@ -532,11 +544,8 @@ fn datagrams_reach_all_but_nfs_and_garbage_is_not_answered() {
 fn datagrams_are_let_in_by_the_port_that_they_come_from() {
     // The handle is found through a server that lets in all.
     let open = open();
-    let exports = "/ 127.0.0.1(secure,no_root_squash)".parse().expect("exports");
-    let host = Host::new();
-    let locking = Some(LockOptions { portmapper: host.portmapper(), grace: Duration::from_secs(3600) });
-    let address = "127.0.0.2:0".parse().expect("an address");
-    let server = Server::start(open.vfs.clone(), Options { address, exports, tls: None, locking }).expect("serves");
+    let (host, server) = serve(&open.vfs, "/ 127.0.0.1(secure,no_root_squash)", Duration::from_secs(3600));
+    let address = server.address();
     let file = open.file.clone();
     let locked = Locked { vfs: open.vfs.clone(), server, host, file, ino: open.ino };
     let at = |program, version| SocketAddr::new(address.ip(), port_of(&locked, program, version, 17));
