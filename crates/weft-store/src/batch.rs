@@ -1,5 +1,6 @@
 //! One atomic change of a volume.
 
+use crate::error::{Error, Result};
 use crate::past::HistoryChange;
 use crate::row::{BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
 use crate::{BlockId, Name};
@@ -39,9 +40,24 @@ pub struct Batch {
     /// Operations that it could not store ([`crate::log::LogAppends::carry`]), for a store whose
     /// intent log has rows.
     pub carried: Vec<u8>,
+    /// Digest that its tree must have, if that is known: with another one it is refused
+    /// (`Corrupt`). Nothing is compared where the volume keeps no digests.
+    pub expected_root: Option<Digest>,
 }
 
 impl Batch {
+    /// Fails if its tree, whose digest is `root`, is not the one that was expected.
+    pub(crate) fn refuse_other_tree(&self, root: Option<&Digest>) -> Result<()> {
+        match (self.expected_root.as_ref(), root) {
+            (Some(expected), Some(root)) if expected != root => Err(Error::Corrupt(format!(
+                "the tree would have digest {}, and should have {}",
+                weft_digest::hex(root),
+                weft_digest::hex(expected)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// The inodes that it removes.
     pub(crate) fn removed(&self) -> impl Iterator<Item = Ino> {
         self.inodes.iter().filter_map(|change| match change {

@@ -25,6 +25,17 @@ pub trait Engine {
     /// 0755, made by commit 1 at `time`. Leaves nothing behind if it fails.
     fn create(&self, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()>;
 
+    /// Makes the volume as [`Engine::create`] does, and opens it. Nobody else can open it until
+    /// [`Engine::finish`], not even after this process was killed.
+    fn begin(&self, options: &VolumeOptions, time: Timestamp) -> Result<Begun>;
+
+    /// Has all be able to open the volume that [`Engine::begin`] made, and that is closed now.
+    fn finish(&self) -> Result<()>;
+
+    /// Removes the volume that [`Engine::begin`] made, and that is closed now. `had_place` is what
+    /// that returned.
+    fn discard(&self, had_place: bool) -> Result<()>;
+
     /// Opens the volume and holds it. Nothing in it changes before the first commit.
     fn open(&self, options: OpenOptions) -> Result<Opened>;
 
@@ -94,6 +105,14 @@ impl Default for OpenOptions {
         let (loss, purpose) = (Loss::Refuse, String::new());
         OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss, purpose, tell: |_| () }
     }
+}
+
+/// A volume that is being made.
+pub struct Begun {
+    /// The volume, open.
+    pub opened: Opened,
+    /// True if its place was there before: a directory, or a schema.
+    pub had_place: bool,
 }
 
 /// An open volume: exclusively held until dropped.

@@ -32,6 +32,7 @@ mod row;
 mod shape;
 pub mod sqlite;
 mod store;
+pub mod stream;
 mod sums;
 mod tables;
 mod upgrade;
@@ -42,7 +43,7 @@ mod waiting;
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};
 pub use digests::contradicts_digest;
 pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
-pub use engine::{Engine, OpenOptions, Opened};
+pub use engine::{Begun, Engine, OpenOptions, Opened};
 pub use error::{Error, ErrorKind, Result};
 pub use files::{parent_of, remove_below, rename_to_new};
 pub use finding::{CheckOptions, Finding, Outcome, Progress, Repair, Subject};
@@ -50,7 +51,9 @@ pub use history::{Rule, RuleError};
 pub use location::Location;
 pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
-pub use past::{At, History, HistoryChange, HistoryFor, InvalidMoment, Moment, PastFilter, PastStore, Pin, PinKind};
+pub use past::{
+    At, ChangedExtent, ChangedNames, History, HistoryChange, HistoryFor, InvalidMoment, Moment, PastFilter, PastStore, Pin, PinKind,
+};
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;
 pub use row::{

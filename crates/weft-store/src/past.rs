@@ -6,6 +6,7 @@
 //! by and by ([`HistoryChange::Forget`]).
 
 mod at;
+mod difference;
 mod moment;
 
 pub use at::{At, PastFilter};
@@ -15,6 +16,7 @@ use crate::Name;
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
 use crate::store::RowStore;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_digest::Digest;
 
@@ -194,6 +196,43 @@ pub trait PastStore: RowStore {
     fn versions(&self, _ino: Ino, _until: CommitNo, _limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
         Err(no_history())
     }
+
+    /// Inodes that there were as of the first of two commits, and whose rows are others or gone as
+    /// of the second one, ascending. An access time alone does not count.
+    fn changed_inodes(&self, commits: (CommitNo, CommitNo)) -> Result<Vec<Ino>> {
+        difference::inodes(self, commits)
+    }
+
+    /// Entries of directory `parent` that are others, new or gone as of the second of two commits.
+    fn changed_names(&self, commits: (CommitNo, CommitNo), parent: Ino) -> Result<ChangedNames> {
+        difference::names(self, commits, parent)
+    }
+
+    /// Blocks of `ino` in `range` that are others, new or gone as of the second of two commits,
+    /// ascending.
+    fn changed_extents(
+        &self,
+        commits: (CommitNo, CommitNo),
+        ino: Ino,
+        range: Range<u64>,
+    ) -> Result<Vec<ChangedExtent>> {
+        difference::extents(self, commits, ino, range)
+    }
+}
+
+/// Entries of a directory that are others than at another commit, each with the row of the later
+/// one: none if it is gone.
+pub type ChangedNames = BTreeMap<Name, Option<NameRow>>;
+
+/// A block of a file that is another one than at another commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangedExtent {
+    /// Its index.
+    pub index: u64,
+    /// True if there was one at the earlier commit.
+    pub was_there: bool,
+    /// The one at the later commit.
+    pub now: Option<BlockRef>,
 }
 
 /// The error of what needs history where none is kept.

@@ -36,6 +36,7 @@ mod statements;
 mod tls;
 mod transaction;
 mod trust;
+mod unfinished;
 mod upgrade;
 mod waiting;
 mod write;

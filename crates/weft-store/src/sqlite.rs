@@ -95,12 +95,13 @@ use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
-use crate::past::{History, PastStore, Pin};
+use crate::past::{ChangedExtent, ChangedNames, History, PastStore, Pin};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
 };
 use crate::user::{AtEnd, Rights};
+use history::changes::Between;
 use history::reading::{self, Past};
 use history::retaining;
 use names::Names;
@@ -183,6 +184,18 @@ impl SqliteStore {
         self.readers.with(|connection| {
             retaining::refuse_unkept(connection, commit)?;
             read(&Past::new(connection, commit))
+        })
+    }
+
+    /// Reads what changed between two commits, both of which must be kept.
+    fn between<T>(
+        &self,
+        (after, to): (CommitNo, CommitNo),
+        read: impl FnOnce(&Between<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.readers.with(|connection| {
+            [after, to].into_iter().try_for_each(|commit| retaining::refuse_unkept(connection, commit))?;
+            read(&Between { connection, after, to })
         })
     }
 }
@@ -366,6 +379,23 @@ impl PastStore for SqliteStore {
 
     fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
         self.readers.with(|connection| reading::versions(connection, ino, until, limit))
+    }
+
+    fn changed_inodes(&self, commits: (CommitNo, CommitNo)) -> Result<Vec<Ino>> {
+        self.between(commits, |between| between.inodes())
+    }
+
+    fn changed_names(&self, commits: (CommitNo, CommitNo), parent: Ino) -> Result<ChangedNames> {
+        self.between(commits, |between| between.names(parent))
+    }
+
+    fn changed_extents(
+        &self,
+        commits: (CommitNo, CommitNo),
+        ino: Ino,
+        range: Range<u64>,
+    ) -> Result<Vec<ChangedExtent>> {
+        self.between(commits, |between| between.extents(ino, &range))
     }
 }
 

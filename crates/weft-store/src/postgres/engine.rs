@@ -1,8 +1,8 @@
 //! The engine of volumes in PostgreSQL.
 
 use super::address::Address;
-use super::{check, open, upgrade, waiting};
-use crate::engine::{Engine, OpenOptions, Opened};
+use super::{check, open, unfinished, upgrade, waiting};
+use crate::engine::{Begun, Engine, OpenOptions, Opened};
 use crate::error::Result;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::row::{CommitRow, Timestamp};
@@ -20,6 +20,24 @@ impl Engine for VolumeSchema<'_> {
 
     fn create(&self, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
         open::create(self.0, options, owner, time)
+    }
+
+    fn begin(&self, options: &VolumeOptions, time: Timestamp) -> Result<Begun> {
+        let had_place = unfinished::has_schema(self.0)?;
+        open::create(self.0, options, (0, 0), time)?;
+        let purpose = "receiving a stream".into();
+        let opened = self.open(OpenOptions { purpose, ..OpenOptions::default() });
+        let marked = opened.and_then(|opened| unfinished::mark(self.0).map(|()| opened));
+        let opened = marked.inspect_err(|_| drop(self.discard(had_place)))?;
+        Ok(Begun { opened, had_place })
+    }
+
+    fn finish(&self) -> Result<()> {
+        unfinished::finish(self.0)
+    }
+
+    fn discard(&self, had_place: bool) -> Result<()> {
+        unfinished::discard(self.0, had_place)
     }
 
     fn open(&self, options: OpenOptions) -> Result<Opened> {

@@ -11,7 +11,7 @@ use super::read::{self, int};
 use super::rights::{self, Task};
 use super::schema::{self, TUNING};
 use super::transaction::{Opened, Writer};
-use super::{past, settings, shape, tls, trust, write};
+use super::{past, settings, shape, tls, trust, unfinished, write};
 use crate::batch::Counters;
 use crate::digests::ZeroValues;
 use crate::disk_cache::DiskCache;
@@ -74,6 +74,12 @@ fn refuse_taken(connection: &mut Connection, schema: &str) -> Result<()> {
                   ORDER BY table_name <> 'fileatt' LIMIT 1";
     if let Some(row) = connection.query("cannot make the volume", tables, vec![Box::new(schema.to_owned())])?.first() {
         let table: String = read::get(row, 0)?;
+        if table == "fileatt" && is_unfinished(connection, schema) {
+            return Err(Error::Unusable(format!(
+                "in schema '{schema}' a volume is being received, or lies what a 'weft receive' that was killed left; in \
+                 the latter case remove it ('DROP SCHEMA {schema} CASCADE')"
+            )));
+        }
         let there = if table == "fileatt" {
             "a volume is there already, in schema".into()
         } else {
@@ -84,6 +90,12 @@ fn refuse_taken(connection: &mut Connection, schema: &str) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// True if the volume in `schema` is not whole.
+fn is_unfinished(connection: &mut Connection, schema: &str) -> bool {
+    let format = format!("SELECT 1::bigint FROM {schema}.volume WHERE format = {}", unfinished::UNFINISHED);
+    connection.query("cannot make the volume", format, Vec::new()).is_ok_and(|rows| !rows.is_empty())
 }
 
 /// Makes the schema of `address`.
@@ -223,6 +235,9 @@ pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
     let mut connection = connector.connect()?;
     settings::refuse_pooled(&mut connection, &connector)?;
     let format = format(address, &mut connection)?;
+    if format == unfinished::UNFINISHED {
+        return Err(unfinished::refusal(address));
+    }
     if format != FORMAT {
         let advice = if format > FORMAT { "use a newer weft" } else { "'weft upgrade' brings it up" };
         return Err(Error::Unusable(format!("{address} has format {format}, this program reads {FORMAT}; {advice}")));

@@ -292,6 +292,11 @@ impl Writer {
         Ok(())
     }
 
+    /// Returns its connection.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Notes that a commit has failed. If it lacked space, its remains in the log are cut off
     /// before anything else is written, so that they take no space themselves.
     pub(super) fn has_failed(&mut self, error: &Error) {
@@ -543,6 +548,7 @@ impl Writer {
             Some(_) => (read::digest_of(&self.connection, Ino::ROOT)?, self.previous_commit(batch)?),
             None => (None, None),
         };
+        batch.refuse_other_tree(root.as_ref())?;
         let sum = sums::commit(&CommitRow { number: batch.commit, time: batch.time, op: counters.op, root, previous });
         let [root, previous] = [&root, &previous].map(|digest| digest.as_ref().map(|digest| &digest[..]));
         self.connection

@@ -2,13 +2,13 @@
 
 use super::layout::Layout;
 use super::open::Volume;
-use super::{check, commits, medium, open, scrub, upgrade, waiting};
-use crate::engine::{Engine, OpenOptions, Opened};
+use super::{check, commits, medium, open, scrub, unfinished, upgrade, waiting};
+use crate::engine::{Begun, Engine, OpenOptions, Opened};
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Progress};
 use crate::log::Loss;
 use crate::row::{CommitRow, Timestamp};
-use crate::store::{Header, VolumeOptions};
+use crate::store::{BlockHome, Header, VolumeOptions};
 use crate::upgrade::{Upgrade, Upgraded};
 use crate::waiting::Waiting;
 use std::os::unix::fs::MetadataExt;
@@ -38,6 +38,25 @@ impl Engine for VolumeFiles<'_> {
 
     fn create(&self, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
         open::create(self.0, options, owner, time)
+    }
+
+    fn begin(&self, options: &VolumeOptions, time: Timestamp) -> Result<Begun> {
+        let had_place = self.0.symlink_metadata().is_ok();
+        open::create(self.0, options, (0, 0), time)?;
+        let begun = open::open(self.0).and_then(|volume| volume.store.mark_unfinished().map(|()| volume));
+        let Volume { store, layout, .. } = begun.inspect_err(|_| drop(self.discard(had_place)))?;
+        let (layout, set_aside, given_up) = (Some(layout), Vec::new(), Vec::new());
+        Ok(Begun { opened: Opened { store, layout, log: None, set_aside, given_up }, had_place })
+    }
+
+    fn finish(&self) -> Result<()> {
+        unfinished::finish(self.0)
+    }
+
+    fn discard(&self, had_place: bool) -> Result<()> {
+        let home = if self.0.is_dir() { BlockHome::Segments } else { BlockHome::Database };
+        open::remove(&Layout::of(self.0, home), !had_place);
+        Ok(())
     }
 
     fn open(&self, options: OpenOptions) -> Result<Opened> {

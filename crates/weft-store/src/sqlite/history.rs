@@ -5,6 +5,7 @@
 //! as of a commit; [`retaining`] says which commits are kept, and removes versions that none of
 //! those sees. `docs/reference/format.md` says what the tables mean.
 
+pub(super) mod changes;
 pub(super) mod keeping;
 pub(super) mod reading;
 pub(super) mod retaining;

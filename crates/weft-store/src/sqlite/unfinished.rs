@@ -1,9 +1,17 @@
-//! Remains of an interrupted `weft init`: a database without tables, and nothing else yet.
+//! Volumes that are not whole yet: remains of an interrupted `weft init`, a database without tables
+//! and nothing else, and volumes that are being received, whose database is no volume's by its
+//! header until all is there.
 
 use super::layout::Layout;
-use crate::error::Error;
+use super::open::{connect, hold};
+use super::schema::APPLICATION_ID;
+use super::SqliteStore;
+use crate::error::{Error, Result};
 use crate::files;
+use crate::store::BlockHome;
+use rusqlite::Connection;
 use std::io::Read;
+use std::path::Path;
 
 /// Bytes of the database until its tables are copied into it, at the end.
 const BYTES_MAX: u64 = 4096;
@@ -28,4 +36,29 @@ fn has_no_tables(layout: &Layout) -> bool {
     let mut start = Vec::new();
     let is_short = file.take(BYTES_MAX + 1).read_to_end(&mut start).is_ok_and(|read| read as u64 <= BYTES_MAX);
     is_short && start.iter().skip(APPLICATION_ID_AT).take(4).all(|byte| *byte == 0)
+}
+
+fn mark(connection: &Connection, id: u32) -> Result<()> {
+    let failed = |source| Error::Sqlite { what: "cannot mark the database", source };
+    connection.pragma_update(None, "application_id", id).map_err(failed)?;
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)
+}
+
+impl SqliteStore {
+    /// Has the database be no volume's by its header, until [`finish`].
+    pub(super) fn mark_unfinished(&self) -> Result<()> {
+        mark(self.writer.lock().connection(), 0)
+    }
+}
+
+/// Has the volume at `path`, which was marked so and is closed, be one again, durably.
+pub(super) fn finish(path: &Path) -> Result<()> {
+    let home = if path.is_dir() { BlockHome::Segments } else { BlockHome::Database };
+    let layout = Layout::of(path, home);
+    let _hold = hold(&layout)?;
+    let connection = connect(&layout.database, 8)?;
+    let failed = |source| Error::Sqlite { what: "cannot finish the database", source };
+    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)?;
+    mark(&connection, APPLICATION_ID)?;
+    connection.close().map_err(|(_, source)| failed(source))
 }

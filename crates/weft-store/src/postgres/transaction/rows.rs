@@ -47,6 +47,7 @@ impl PostgresTransaction<'_> {
         let (own_calls, empty) = self.own_tables(&plan)?;
         let new_rows = self.new_rows(&mut plan.references)?;
         let Digested { changes, mut known, root } = self.digested(batch)?;
+        batch.refuse_other_tree(root.as_ref())?;
         let same = if history.keeps { self.same_inodes(batch, &changes, &mut known)? } else { Same::default() };
         let commit = self.commit_row(batch, root);
         self.kept.clear();

@@ -39,7 +39,7 @@ impl<'a> Past<'a> {
     }
 
     /// Numbers that versions of this commit are filed under.
-    fn forks(&self) -> Result<Vec<u64>> {
+    pub(super) fn forks(&self) -> Result<Vec<u64>> {
         let last = "SELECT number FROM volume WHERE id = 1";
         let last = self.connection.prepare_cached(last).map_err(failed)?.query_row((), |row| unsigned(row, 0));
         Ok(forks_at(self.commit, CommitNo(last.map_err(failed)?)))
@@ -263,7 +263,7 @@ impl Version {
 
 /// A version of an entry: its position, the inode and its kind, its name, from and to when it held,
 /// its sum.
-fn named_version(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
+pub(super) fn named_version(row: &Row<'_>, parent: Ino) -> rusqlite::Result<NameRow> {
     let until = CommitNo(unsigned(row, 5)?);
     read::name_row_with(row, parent, 6, |sum| sums::version(sum, until))
 }

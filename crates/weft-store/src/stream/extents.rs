@@ -1,0 +1,39 @@
+//! The blocks of files, some at a time, however long or sparse a file is.
+
+use crate::error::Result;
+use crate::row::{BlockRef, Ino};
+use crate::store::{Nth, RowStore};
+use std::ops::Range;
+
+/// Blocks that are asked for together.
+const BLOCKS_TOGETHER: u64 = 4096;
+
+/// Has `visit` look at the blocks of `ino` in `range`, ascending, some at a time.
+pub(super) fn visit(
+    store: &(impl RowStore + ?Sized),
+    ino: Ino,
+    range: Range<u64>,
+    visit: &mut dyn FnMut(&[(u64, BlockRef)]) -> Result<()>,
+) -> Result<()> {
+    let mut at = range.start;
+    while at < range.end {
+        let next = match range.end - at > BLOCKS_TOGETHER {
+            true => store.nth_extent(ino, at..range.end, Nth::FromStart(BLOCKS_TOGETHER))?,
+            false => None,
+        };
+        let end = next.unwrap_or(range.end);
+        visit(&store.extents(ino, at..end)?)?;
+        at = end;
+    }
+    Ok(())
+}
+
+/// Returns the bytes that the blocks of `ino` in `range` hold.
+pub(super) fn bytes_in(store: &(impl RowStore + ?Sized), ino: Ino, range: Range<u64>) -> Result<u64> {
+    let mut bytes = 0;
+    visit(store, ino, range, &mut |extents| {
+        bytes += extents.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
+        Ok(())
+    })?;
+    Ok(bytes)
+}

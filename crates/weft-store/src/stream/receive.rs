@@ -1,0 +1,168 @@
+//! Receiving: records become commits of a volume.
+
+use super::codec::RecordReader;
+use super::frame::FrameReader;
+use super::increment::Increment;
+use super::record::{Part, Record, StreamCommit, StreamCounts, StreamVolume};
+use super::whole::Whole;
+use super::wrong;
+use crate::error::{Error, Result};
+use crate::finding::Progress;
+use crate::past::HistoryFor;
+use crate::store::Store;
+use std::io::Read;
+
+/// A stream that is being received.
+pub struct Incoming<R> {
+    records: RecordReader<R>,
+    volume: StreamVolume,
+    /// The part that comes next.
+    next: Option<Part>,
+}
+
+/// Choices of who receives.
+#[derive(Clone, Debug, Default)]
+pub struct ReceiveOptions {
+    /// The rule by which a new volume keeps history. Where the stream has snapshots, that of the
+    /// volume that was sent, if this says none.
+    pub history: Option<String>,
+}
+
+/// A stream that was received.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// The commit whose changes were received, if not a whole tree was.
+    pub from: Option<StreamCommit>,
+    /// The commit that was received.
+    pub to: StreamCommit,
+    /// Parts of the stream.
+    pub parts: u64,
+    /// Snapshots that it brought.
+    pub snapshots: u64,
+    /// Counts of all parts.
+    pub counts: StreamCounts,
+    /// Bytes of the stream.
+    pub bytes: u64,
+}
+
+/// A part on its way.
+enum Taking<'a> {
+    Whole(Box<Whole<'a>>),
+    Increment(Box<Increment<'a>>),
+}
+
+impl<R: Read> Incoming<R> {
+    /// Reads the beginning of a stream.
+    ///
+    /// # Errors
+    /// `Unusable` if it is no stream that this program reads; `Corrupt` if it is damaged; those of
+    /// the input.
+    pub fn open(input: R) -> Result<Incoming<R>> {
+        let mut records = RecordReader::new(FrameReader::new(input)?);
+        let Record::Volume(volume) = records.next()? else { return Err(wrong("it does not begin with a volume")) };
+        let Record::Part(part) = records.next()? else { return Err(wrong("nothing of the volume is in it")) };
+        Ok(Incoming { records, volume, next: Some(part) })
+    }
+
+    /// The volume that it is of.
+    pub fn volume(&self) -> &StreamVolume {
+        &self.volume
+    }
+
+    /// The commit that it begins from; none if it brings a whole tree, for a new volume.
+    pub fn from(&self) -> Option<StreamCommit> {
+        self.next.as_ref().and_then(|part| part.from)
+    }
+
+    /// Receives all into `store`: a volume that is new, if the stream brings a whole tree, and is
+    /// of no use if this fails. One in use is as a whole part of the stream left it.
+    ///
+    /// # Errors
+    /// `Unusable` if a stream of changes does not begin from the last commit of `store`; `Corrupt`
+    /// if the stream is damaged, early at its end, or no tree; those of the store.
+    pub fn receive(
+        mut self,
+        store: &dyn Store,
+        options: &ReceiveOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Received> {
+        self.refuse_other_options(store)?;
+        let from = self.from();
+        let (mut to, mut parts, mut snapshots, mut counts) = (None, 0, 0, StreamCounts::default());
+        while let Some(part) = self.next.take() {
+            if to.is_some() && to != part.from {
+                return Err(wrong("a part does not begin where the one before ends"));
+            }
+            (to, parts, snapshots) = (Some(part.to), parts + 1, snapshots + part.snapshots.len() as u64);
+            counts.add(&self.part(store, part, options, progress)?);
+        }
+        let to = to.ok_or_else(|| wrong("nothing of the volume is in it"))?;
+        Ok(Received { from, to, parts, snapshots, counts, bytes: self.records.read() })
+    }
+
+    /// Receives a part. It is committed once all of it is known to be whole.
+    fn part(
+        &mut self,
+        store: &dyn Store,
+        part: Part,
+        options: &ReceiveOptions,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<StreamCounts> {
+        let total = part.bytes_about;
+        let has_snapshots = !part.snapshots.is_empty();
+        let mut taking = match part.from {
+            None => Taking::Whole(Box::new(Whole::new(store, part)?)),
+            Some(_) => Taking::Increment(Box::new(Increment::new(store, part)?)),
+        };
+        self.records.counts = StreamCounts::default();
+        let counts = loop {
+            let record = self.records.next()?;
+            let done = self.records.counts.bytes.min(total);
+            progress(Progress { step: "receiving", done, total });
+            match (record, &mut taking) {
+                (Record::PartEnd(counts), _) if counts == self.records.counts => break counts,
+                (record, Taking::Whole(whole)) => whole.take(record)?,
+                (record, Taking::Increment(increment)) => increment.take(record)?,
+            }
+        };
+        self.after_part()?;
+        match taking {
+            Taking::Whole(whole) => whole.finish(self.history(options, has_snapshots))?,
+            Taking::Increment(increment) => increment.finish()?,
+        }
+        Ok(counts)
+    }
+
+    /// Reads what follows a part.
+    fn after_part(&mut self) -> Result<()> {
+        match self.records.next()? {
+            Record::End => self.records.end(),
+            Record::Part(part) => {
+                self.next = Some(part);
+                Ok(())
+            }
+            _ => Err(wrong("a record stands where it cannot stand")),
+        }
+    }
+
+    /// Returns the history that a new volume keeps.
+    fn history(&self, options: &ReceiveOptions, has_snapshots: bool) -> Option<(String, HistoryFor)> {
+        let sent = self.volume.history.clone();
+        let readers = sent.as_ref().map(|(_, readers)| *readers).unwrap_or_default();
+        let more_parts = self.next.is_some();
+        let own = options.history.clone().map(|rule| (rule, readers));
+        own.or(sent.filter(|_| has_snapshots || more_parts))
+    }
+
+    /// Refuses a volume that cannot hold what the stream brings.
+    fn refuse_other_options(&self, store: &dyn Store) -> Result<()> {
+        let header = store.header()?;
+        let (here, there) = (header.options.block_size, self.volume.options.block_size);
+        if here != there {
+            return Err(Error::Unusable(format!(
+                "the stream has blocks of {there} bytes, and the volume has blocks of {here} bytes"
+            )));
+        }
+        Ok(())
+    }
+}
