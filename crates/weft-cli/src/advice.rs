@@ -25,6 +25,8 @@ pub fn is_about(command: &Command) {
         Command::Check(arguments) => of(&arguments.volume),
         Command::Convert(arguments) => of(&arguments.volume),
         Command::Upgrade(arguments) => of(&arguments.volume),
+        Command::Send(arguments) => of(super::named::at_moment(&arguments.volume).0),
+        Command::Receive(arguments) => of(&arguments.volume),
         Command::Log(arguments) => of(&arguments.volume),
         Command::Sign(arguments) => of(&arguments.volume),
         Command::Scrub(arguments) => of(&arguments.volume),

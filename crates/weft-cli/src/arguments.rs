@@ -12,7 +12,7 @@ mod serving;
 mod signing;
 
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
-pub use copies::{Convert, Export, Import, Upgrade};
+pub use copies::{Convert, Export, Import, Receive, Send, Upgrade};
 pub use history::{
     History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, SetHistory, Snapshot, SnapshotCommand,
 };
@@ -121,6 +121,24 @@ pub enum Command {
     /// at once.
     #[command(after_long_help = examples::EXPORT)]
     Export(Export),
+    /// Write a volume, as of a commit, to the standard output as a stream; or what changed
+    ///
+    /// A stream has all that the volume holds, as 'weft receive' makes it again on either engine.
+    /// A volume that keeps history is sent while it is mounted and busy; one that keeps none must
+    /// not be mounted. Exit code 0: all was sent. 1: something is damaged. 2: it could not be sent.
+    /// 129, 130 or 143: a signal ended it. A stream that lacks its end is never received.
+    #[command(after_long_help = examples::SEND)]
+    Send(Send),
+    /// Make a volume of a stream that 'weft send' wrote; or bring changes to one
+    ///
+    /// Reads the standard input. The stream is verified, and what it makes has the digest that was
+    /// sent, or nothing is received. A new volume cannot be used before it is whole and on the
+    /// disk: in files it is called VOLUME.unfinished until then. Changes are one commit for each
+    /// moment that is sent, and fit the volume alone that has the commit which they begin from as
+    /// its last one. Exit code 0: received. 1: the stream is damaged or ends early. 2: it could not
+    /// be received. 129, 130 or 143: a signal ended it, and nothing is left.
+    #[command(after_long_help = examples::RECEIVE)]
+    Receive(Receive),
     /// Print the digests of files and directories, or verify a list of them
     ///
     /// A file's digest is BLAKE3 of its content, as b3sum prints it. A directory's covers the names

@@ -20,9 +20,11 @@ mod pages;
 mod pipe;
 mod programs;
 mod prove;
+mod receive;
 mod restore;
 mod run;
 mod scrub;
+mod send;
 mod serve;
 mod sign;
 mod snapshot;
@@ -54,6 +56,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Import(arguments) => Ok(import::run(&arguments)),
         Command::Export(arguments) => Ok(export::run(&arguments)),
+        Command::Send(arguments) => Ok(send::run(&arguments)),
+        Command::Receive(arguments) => Ok(receive::run(&arguments)),
         Command::Digest(arguments) if arguments.tree => Ok(looked(diff::trees(&arguments))),
         Command::Digest(arguments) => Ok(looked(digest::run(&arguments))),
         Command::Diff(arguments) => diff::run(&arguments),

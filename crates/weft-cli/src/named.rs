@@ -32,6 +32,25 @@ pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
     longest.or_else(|| colons().next().filter(|_| !is_path)).map(|colon| apart(bytes, colon))
 }
 
+/// Splits `VOLUME@MOMENT` into the volume and the text of the moment; all of `named` is the volume
+/// if a file has that name, or if the last part has no `@`.
+pub fn at_moment(named: &OsStr) -> (&Path, Option<&OsStr>) {
+    let bytes = named.as_bytes();
+    // There may be one before the host, and in the names of directories.
+    let from = match after_scheme(bytes) {
+        Some(host) => bytes[host..].iter().position(|byte| b"/?".contains(byte)).map_or(bytes.len(), |at| host + at),
+        None => bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1),
+    };
+    let at = bytes[from..].iter().position(|byte| *byte == b'@').map(|at| from + at);
+    match at.filter(|at| *at > 0 && Path::new(named).symlink_metadata().is_err()) {
+        Some(at) => {
+            let (volume, moment) = apart(bytes, at);
+            (Path::new(volume), Some(moment))
+        }
+        None => (Path::new(named), None),
+    }
+}
+
 /// Returns the position of the host in the address of a database.
 fn after_scheme(named: &[u8]) -> Option<usize> {
     let end = named.windows(3).position(|bytes| bytes == b"://")? + 3;
@@ -67,4 +86,23 @@ pub fn resolved(path: &Path) -> Result<PathBuf> {
     let parent = weft_store::parent_of(path);
     let parent = parent.canonicalize().with_context(|| format!("there is no directory {}", parent.display()))?;
     Ok(parent.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_stands_behind_the_volume() {
+        for (named, volume, moment) in [
+            ("v.weft", "v.weft", None),
+            ("v.weft@monday", "v.weft", Some("monday")),
+            ("/a@b/v.weft@@12", "/a@b/v.weft", Some("@12")),
+            ("postgres://me@host/files?schema=s", "postgres://me@host/files?schema=s", None),
+            ("postgres://me@host/files?schema=s@-5m", "postgres://me@host/files?schema=s", Some("-5m")),
+            ("postgres:///files@now", "postgres:///files", Some("now")),
+        ] {
+            assert_eq!(at_moment(OsStr::new(named)), (Path::new(volume), moment.map(OsStr::new)), "{named}");
+        }
+    }
 }

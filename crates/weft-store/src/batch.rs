@@ -41,7 +41,7 @@ pub struct Batch {
     /// intent log has rows.
     pub carried: Vec<u8>,
     /// Digest that its tree must have, if that is known: with another one it is refused
-    /// (`Corrupt`). Nothing is compared where the volume keeps no digests.
+    /// ([`Error::Stream`]). Nothing is compared where the volume keeps no digests.
     pub expected_root: Option<Digest>,
 }
 
@@ -49,7 +49,7 @@ impl Batch {
     /// Fails if its tree, whose digest is `root`, is not the one that was expected.
     pub(crate) fn refuse_other_tree(&self, root: Option<&Digest>) -> Result<()> {
         match (self.expected_root.as_ref(), root) {
-            (Some(expected), Some(root)) if expected != root => Err(Error::Corrupt(format!(
+            (Some(expected), Some(root)) if expected != root => Err(Error::Stream(format!(
                 "the tree would have digest {}, and should have {}",
                 weft_digest::hex(root),
                 weft_digest::hex(expected)

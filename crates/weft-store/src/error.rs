@@ -85,6 +85,9 @@ pub enum Error {
     /// Not a volume, or not one for this version.
     #[error("{0}")]
     Unusable(String),
+    /// A stream that is not whole, or not what any Weft sends. The volume has no part in it.
+    #[error("{0}")]
+    Stream(String),
     /// A broken promise inside Weft.
     #[error("bug: {0}")]
     Bug(String),
@@ -107,7 +110,7 @@ impl Error {
             Error::NotDurable(_) | Error::Unconfirmed => ErrorKind::Unavailable,
             Error::Corrupt(_) | Error::Lost(_) => ErrorKind::Corrupt,
             Error::Held(_) | Error::Locked(_) => ErrorKind::Locked,
-            Error::Unusable(_) => ErrorKind::Unusable,
+            Error::Unusable(_) | Error::Stream(_) => ErrorKind::Unusable,
             Error::Bug(_) => ErrorKind::Bug,
             Error::Injected(kind) | Error::Unheard(kind) => *kind,
         }
@@ -139,6 +142,7 @@ impl Error {
             | Error::Lost(_)
             | Error::Locked(_)
             | Error::Unusable(_)
+            | Error::Stream(_)
             | Error::Bug(_)
             | Error::Injected(_) => false,
         }

@@ -52,7 +52,8 @@ pub use location::Location;
 pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use past::{
-    At, ChangedExtent, ChangedNames, History, HistoryChange, HistoryFor, InvalidMoment, Moment, PastFilter, PastStore, Pin, PinKind,
+    At, ChangedExtent, ChangedNames, History, HistoryChange, HistoryFor, InvalidMoment, Moment, PastFilter, PastStore,
+    Pin, PinKind,
 };
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;

@@ -188,11 +188,7 @@ impl SqliteStore {
     }
 
     /// Reads what changed between two commits, both of which must be kept.
-    fn between<T>(
-        &self,
-        (after, to): (CommitNo, CommitNo),
-        read: impl FnOnce(&Between<'_>) -> Result<T>,
-    ) -> Result<T> {
+    fn between<T>(&self, (after, to): (CommitNo, CommitNo), read: impl FnOnce(&Between<'_>) -> Result<T>) -> Result<T> {
         self.readers.with(|connection| {
             [after, to].into_iter().try_for_each(|commit| retaining::refuse_unkept(connection, commit))?;
             read(&Between { connection, after, to })

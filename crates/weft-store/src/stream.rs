@@ -19,8 +19,8 @@ mod receive;
 mod record;
 mod send;
 mod shape;
-mod writing;
 mod whole;
+mod writing;
 
 pub use frame::STREAM_VERSION;
 pub use receive::{Incoming, ReceiveOptions, Received};
@@ -31,10 +31,10 @@ use crate::error::Error;
 
 /// The error of a stream that is not as any Weft sends one.
 fn wrong(what: &str) -> Error {
-    Error::Corrupt(format!("the stream is not as it was sent: {what}"))
+    Error::Stream(format!("the stream is not as it was sent: {what}"))
 }
 
 /// The error of a stream that lacks its end.
 fn ended_early() -> Error {
-    Error::Corrupt("the stream ends early: it is not whole".into())
+    Error::Stream("the stream ends early: it is not whole".into())
 }

@@ -1,6 +1,6 @@
 //! Arguments of the commands that copy volumes as a whole, or bring them to another form.
 
-use super::{Blocks, Layout, layout};
+use super::{Blocks, Keeping, Layout, layout};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -64,6 +64,44 @@ pub struct Convert {
     /// hybrid[=SIZE]
     #[arg(long, value_parser = layout, value_name = "LAYOUT", conflicts_with_all = ["new", "blocks"])]
     pub layout: Option<Layout>,
+    /// A summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Send {
+    /// The volume, mounted or not, or the directory where it is mounted; and after an @ the moment
+    /// to send, as of 'weft mount --at' (default: its last commit)
+    #[arg(value_name = "VOLUME[@MOMENT]")]
+    pub volume: OsString,
+    /// Only send what changed since this moment
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub from: Option<Moment>,
+    /// Also send the snapshots before that moment, and since --from if that is given
+    #[arg(long)]
+    pub snapshots: bool,
+    /// A summary as JSON, on the standard error
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Receive {
+    /// The volume: nothing may be there if the stream brings a whole volume; if it brings changes,
+    /// the volume that they are for, not mounted
+    pub volume: PathBuf,
+    /// Home of a new volume's blocks [default: as where they come from; segments, if that is in
+    /// PostgreSQL]
+    #[arg(long, value_enum)]
+    pub blocks: Option<Blocks>,
+    /// Tables that the blocks of a new volume in PostgreSQL lie in: single, per-file, or
+    /// hybrid[=SIZE]
+    #[arg(long, value_parser = layout, value_name = "LAYOUT")]
+    pub layout: Option<Layout>,
+    /// Have a new volume keep earlier commits by this rule from now on
+    #[arg(long, value_name = "RULE")]
+    pub history: Option<Keeping>,
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,

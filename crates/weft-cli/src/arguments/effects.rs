@@ -30,6 +30,8 @@ impl Command {
             | Command::Restore(_)
             | Command::Undelete(_)
             | Command::Gc(_)
+            | Command::Send(_)
+            | Command::Receive(_)
             | Command::Scrub(_) => true,
             // Files of `export` are the user's, and get the permissions that they have in the
             // volume.

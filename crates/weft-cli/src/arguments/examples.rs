@@ -42,6 +42,18 @@ Examples:
     weft export photos.weft:2026/summer /tmp/summer
     weft export --at 2026-11-28T12:00:00 photos.weft:2026 /tmp/before";
 
+pub const SEND: &str = "\
+Examples:
+    weft send photos.weft > photos.stream
+    weft send photos.weft@monday --from sunday > monday.stream
+    weft send --snapshots photos.weft | ssh backup weft receive photos.weft";
+
+pub const RECEIVE: &str = "\
+Examples:
+    weft receive copy.weft < photos.stream
+    weft receive copy.weft < monday.stream
+    weft receive 'postgres:///files?schema=photos' < photos.stream";
+
 pub const DIGEST: &str = "\
 Examples:
     weft digest photos.weft:
@@ -219,7 +231,7 @@ mod tests {
             match character {
                 '\'' => quoted = !quoted,
                 ' ' if !quoted => words.push(String::new()),
-                '<' | '>' if !quoted => break,
+                '<' | '>' | '|' if !quoted => break,
                 other => words.last_mut().expect("one at least").push(other),
             }
         }
@@ -236,6 +248,8 @@ mod tests {
             CHECK,
             IMPORT,
             EXPORT,
+            SEND,
+            RECEIVE,
             DIGEST,
             DIFF,
             SIGN,

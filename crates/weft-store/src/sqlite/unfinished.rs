@@ -2,10 +2,10 @@
 //! and nothing else, and volumes that are being received, whose database is no volume's by its
 //! header until all is there.
 
+use super::SqliteStore;
 use super::layout::Layout;
 use super::open::{connect, hold};
 use super::schema::APPLICATION_ID;
-use super::SqliteStore;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::store::BlockHome;

@@ -150,8 +150,7 @@ fn put_commit(out: &mut Vec<u8>, commit: StreamCommit) {
 }
 
 fn put_volume(out: &mut Vec<u8>, volume: &StreamVolume) {
-    let VolumeOptions { block_size, inline_max, home, bytes_max, inodes_max, digests, own_table_from } =
-        volume.options;
+    let VolumeOptions { block_size, inline_max, home, bytes_max, inodes_max, digests, own_table_from } = volume.options;
     out.extend_from_slice(&volume.uuid);
     put_time(out, volume.created);
     put_short(out, block_size);
@@ -240,7 +239,8 @@ struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| wrong("a record is shorter than what it holds"))?;
+        let (taken, rest) =
+            self.0.split_at_checked(count).ok_or_else(|| wrong("a record is shorter than what it holds"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -306,8 +306,7 @@ impl<'a> Bytes<'a> {
 
     fn name(&mut self) -> Result<Name> {
         let bytes = self.rest();
-        Name::new(bytes)
-            .map_err(|why| wrong(&format!("there is an entry '{}': {why}", bytes.escape_ascii())))
+        Name::new(bytes).map_err(|why| wrong(&format!("there is an entry '{}': {why}", bytes.escape_ascii())))
     }
 
     fn row(&mut self) -> Result<InodeRow> {

@@ -9,8 +9,8 @@ use super::extents;
 use super::record::{Part, Record, StreamCommit};
 use super::shape::refuse_row;
 use super::whole::{COOKIE_MIN, XATTR_BYTES_MAX, pin};
-use super::wrong;
 use super::writing::Pending;
+use super::wrong;
 use crate::Name;
 use crate::batch::{ExtentChange, InodeChange, NameChange, XattrChange};
 use crate::error::{Error, Result};
@@ -227,11 +227,7 @@ impl<'a> Increment<'a> {
         Ok(())
     }
 
-    fn extent(
-        &mut self,
-        index: u64,
-        put: impl FnOnce(&mut Pending<'a>, &InodeRow) -> Result<u64>,
-    ) -> Result<()> {
+    fn extent(&mut self, index: u64, put: impl FnOnce(&mut Pending<'a>, &InodeRow) -> Result<u64>) -> Result<()> {
         let current = self.inode.as_mut().ok_or_else(|| wrong("a block is of nothing"))?;
         let ino = current.row.ino;
         let is_cleared = |index: u64| {

@@ -55,8 +55,8 @@ impl<R: Read> Incoming<R> {
     /// Reads the beginning of a stream.
     ///
     /// # Errors
-    /// `Unusable` if it is no stream that this program reads; `Corrupt` if it is damaged; those of
-    /// the input.
+    /// `Unusable` if it is no stream that this program reads; [`Error::Stream`] if it is damaged;
+    /// those of the input.
     pub fn open(input: R) -> Result<Incoming<R>> {
         let mut records = RecordReader::new(FrameReader::new(input)?);
         let Record::Volume(volume) = records.next()? else { return Err(wrong("it does not begin with a volume")) };
@@ -78,8 +78,8 @@ impl<R: Read> Incoming<R> {
     /// of no use if this fails. One in use is as a whole part of the stream left it.
     ///
     /// # Errors
-    /// `Unusable` if a stream of changes does not begin from the last commit of `store`; `Corrupt`
-    /// if the stream is damaged, early at its end, or no tree; those of the store.
+    /// `Unusable` if a stream of changes does not begin from the last commit of `store`;
+    /// [`Error::Stream`] if it is damaged, ends early, or brings no tree; those of the store.
     pub fn receive(
         mut self,
         store: &dyn Store,

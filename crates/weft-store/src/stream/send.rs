@@ -257,11 +257,8 @@ impl<'a, 'o> Sender<'a, 'o> {
         to.read_blocks(&blocks, &mut |at, read| {
             if sent.is_ok() {
                 let (index, block) = &run[at];
-                let record = |bytes: weft_block::Block| Record::Block {
-                    index: *index,
-                    base: block.base,
-                    bytes: bytes.to_vec(),
-                };
+                let record =
+                    |bytes: weft_block::Block| Record::Block { index: *index, base: block.base, bytes: bytes.to_vec() };
                 sent = read.map(record).and_then(|record| out.put(&record));
             }
         })?;

@@ -3,8 +3,8 @@
 
 use super::record::{Part, Record, Snapshot};
 use super::shape::{Shape, refuse_row};
-use super::wrong;
 use super::writing::Pending;
+use super::wrong;
 use crate::Name;
 use crate::batch::{InodeChange, NameChange, XattrChange};
 use crate::error::Result;
@@ -128,11 +128,7 @@ impl<'a> Whole<'a> {
         Ok(())
     }
 
-    fn extent(
-        &mut self,
-        index: u64,
-        put: impl FnOnce(&mut Pending<'a>, &InodeRow) -> Result<u64>,
-    ) -> Result<()> {
+    fn extent(&mut self, index: u64, put: impl FnOnce(&mut Pending<'a>, &InodeRow) -> Result<u64>) -> Result<()> {
         let is_much = self.is_much();
         let current = self.inode.as_mut().ok_or_else(|| wrong("a block is of nothing"))?;
         if index < current.next_index {

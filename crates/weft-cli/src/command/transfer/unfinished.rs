@@ -40,10 +40,10 @@ impl Unfinished {
         match &left[..] {
             [] => Ok(()),
             [one] => bail!(
-                "{one} exists: it is left from a conversion that was killed, or one is at work; remove it, then try again"
+                "{one} exists: it is left from a command that was killed, or one is at work; remove it, then try again"
             ),
             several => bail!(
-                "{} exist: they are left from a conversion that was killed, or one is at work; remove them, then try again",
+                "{} exist: they are left from a command that was killed, or one is at work; remove them, then try again",
                 several.join(" and ")
             ),
         }

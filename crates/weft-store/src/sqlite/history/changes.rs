@@ -51,8 +51,7 @@ impl Between<'_> {
         }
         let now = "SELECT cookie, ino, kind, name, since, sum FROM naming INDEXED BY naming_order \
                    WHERE parent = ?1 AND since > ?2 AND since <= ?3";
-        let mut rows =
-            read::all(self.connection, now, (sql(parent.0), after, to), |row| read::name_row(row, parent))?;
+        let mut rows = read::all(self.connection, now, (sql(parent.0), after, to), |row| read::name_row(row, parent))?;
         let then = "SELECT cookie, ino, kind, name, since, until, sum FROM naming_history \
                     WHERE fork = ?4 AND parent = ?1 AND since > ?2 AND since <= ?3 AND until > ?3";
         for fork in forks_to {

@@ -1,0 +1,205 @@
+//! `weft receive`.
+//!
+//! A new volume in files is written under a name of its own, and renamed once it is whole; one in
+//! PostgreSQL has no format until then. A signal is looked for before each read of the stream, so
+//! that everything ends as after an error.
+
+use super::send::{commit_as_json, in_words, refuse_waiting};
+use super::transfer::{Interrupt, Unfinished, exit_code, steps};
+use crate::arguments::{Keeping, Receive};
+use crate::failure::{one_line, usage};
+use crate::shown;
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::process::ExitCode;
+use std::sync::Arc;
+use weft_store::sqlite::Layout;
+use weft_store::stream::{Incoming, ReceiveOptions, Received};
+use weft_store::{BlockHome, Engine, Location, OpenOptions, Opened, VolumeOptions};
+
+/// Time between two looks for a signal, while nothing comes.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// Receives a volume, or changes of one, from the standard input.
+pub fn run(arguments: &Receive) -> ExitCode {
+    exit_code(receive(arguments))
+}
+
+fn receive(arguments: &Receive) -> Result<ExitCode> {
+    if io::stdin().is_terminal() {
+        return usage("a stream comes from a file ('< FILE') or a program, not from a terminal".into());
+    }
+    let interrupt = Interrupt::take(|_| ())?;
+    let location = crate::mounted::unmounted(&arguments.volume)?;
+    let file = File::from(rustix::io::dup(rustix::stdio::stdin())?);
+    let received =
+        Incoming::open(Input { file, interrupt: interrupt.clone() }).map_err(Into::into).and_then(|incoming| {
+            match incoming.from() {
+                Some(_) => receive_changes(arguments, &location, incoming),
+                None => receive_whole(arguments, &location, incoming),
+            }
+        });
+    match received {
+        Ok(received) => {
+            tell(arguments, &location, &received);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => match interrupt.signal() {
+            Some(signal) => {
+                tracing::warn!("interrupted: nothing was received");
+                Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)))
+            }
+            None => fail(error.context(format!("cannot receive volume {location}"))),
+        },
+    }
+}
+
+/// Returns the exit code of a stream that is damaged, or the error.
+fn fail(error: anyhow::Error) -> Result<ExitCode> {
+    let is_damaged = |error: &weft_store::Error| matches!(error, weft_store::Error::Stream(_));
+    if !error.chain().any(|cause| cause.downcast_ref().is_some_and(is_damaged)) {
+        return Err(error);
+    }
+    tracing::error!("{}; nothing more of it was received", shown::message(&one_line(&error)));
+    Ok(ExitCode::FAILURE)
+}
+
+/// Brings changes to the volume at `location`.
+fn receive_changes(arguments: &Receive, location: &Location, incoming: Incoming<Input>) -> Result<Received> {
+    if arguments.blocks.is_some() || arguments.layout.is_some() || arguments.history.is_some() {
+        return usage(
+            "the stream brings changes of a volume that is there: --blocks, --layout and --history are for new ones"
+                .into(),
+        );
+    }
+    refuse_waiting(location)?;
+    let hold = OpenOptions { purpose: "receiving a stream".into(), ..OpenOptions::default() };
+    let opened = location.engine().open(hold)?;
+    receive_into(incoming, opened, &ReceiveOptions::default())
+}
+
+/// Makes a new volume at `location`.
+fn receive_whole(arguments: &Receive, location: &Location, incoming: Incoming<Input>) -> Result<Received> {
+    let options = options(arguments, location, &incoming)?;
+    let Location::Files(new) = location else {
+        return make(&*location.engine(), &options, arguments, incoming);
+    };
+    Layout::of(new, options.home).refuse_taken()?;
+    let unfinished = Unfinished::of(new)?;
+    unfinished.refuse_left()?;
+    let made = Location::Files(unfinished.path.clone());
+    let received = make(&*made.engine(), &options, arguments, incoming)?;
+    unfinished.finish(new)?;
+    Ok(received)
+}
+
+/// Makes a volume by `engine`, whole or not at all.
+fn make(
+    engine: &dyn Engine,
+    options: &VolumeOptions,
+    arguments: &Receive,
+    incoming: Incoming<Input>,
+) -> Result<Received> {
+    let history = match &arguments.history {
+        Some(Keeping::By(rule)) => Some(rule.to_string()),
+        Some(Keeping::Off) | None => None,
+    };
+    let begun = engine.begin(options, incoming.volume().created)?;
+    let received = receive_into(incoming, begun.opened, &ReceiveOptions { history });
+    let whole = received.and_then(|received| engine.finish().map(|()| received).map_err(Into::into));
+    if whole.is_err()
+        && let Err(left) = engine.discard(begun.had_place)
+    {
+        tracing::error!("what was made is not removed: {}", one_line(&left.into()));
+    }
+    whole
+}
+
+fn receive_into(incoming: Incoming<Input>, opened: Opened, options: &ReceiveOptions) -> Result<Received> {
+    let Opened { store, log, .. } = opened;
+    let bar = steps();
+    let received = incoming.receive(&*store, options, &mut |progress| bar.show(progress));
+    drop(bar);
+    let closed = store.close();
+    drop((log, store));
+    let received = received?;
+    closed.context("all is received, but not all is where it stays")?;
+    Ok(received)
+}
+
+/// Returns the options of the new volume: those of the one that was sent, but for its place.
+fn options(arguments: &Receive, location: &Location, incoming: &Incoming<Input>) -> Result<VolumeOptions> {
+    let sent = incoming.volume();
+    let in_files = location.path().is_some();
+    let home = match arguments.blocks {
+        Some(_) if !in_files => {
+            return usage("a volume in PostgreSQL has its blocks in the database; leave --blocks out".into());
+        }
+        Some(blocks) => blocks.into(),
+        None if !in_files => BlockHome::Database,
+        None if sent.in_files => sent.options.home,
+        None => BlockHome::Segments,
+    };
+    if in_files && arguments.layout.is_some() {
+        return usage("only a volume in PostgreSQL has tables of files' own; leave --layout out".into());
+    }
+    let own_table_from = match arguments.layout {
+        Some(layout) => layout.0,
+        None if in_files => None,
+        None => sent.options.own_table_from,
+    };
+    Ok(VolumeOptions { home, own_table_from, ..sent.options.clone() })
+}
+
+/// The standard input, until a signal comes.
+struct Input {
+    file: File,
+    interrupt: Arc<Interrupt>,
+}
+
+impl Read for Input {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.interrupt.signal().is_some() {
+                return Err(io::Error::other("a signal came"));
+            }
+            let mut polled = [PollFd::new(&self.file, PollFlags::IN)];
+            if poll(&mut polled, Some(&LOOK_AGAIN))? > 0 {
+                return self.file.read(bytes);
+            }
+        }
+    }
+}
+
+fn tell(arguments: &Receive, location: &Location, received: &Received) {
+    if arguments.json {
+        outln!("{}", summary(location, received));
+        return;
+    }
+    let to = received.to.number.0;
+    let what = match received.from {
+        Some(from) => format!("the changes from commit {} to {to}", from.number.0),
+        None => format!("commit {to}"),
+    };
+    let name = shown::message(&location.to_string());
+    outln!("{name}: received {what} of there: {}", in_words(&received.counts, received.bytes));
+}
+
+fn summary(location: &Location, received: &Received) -> Value {
+    json!({
+        "volume": location.to_string(),
+        "from": received.from.as_ref().map(commit_as_json),
+        "to": commit_as_json(&received.to),
+        "parts": received.parts,
+        "snapshots": received.snapshots,
+        "inodes": received.counts.inodes,
+        "gone": received.counts.gone,
+        "names": received.counts.names,
+        "blocks": received.counts.blocks,
+        "block_bytes": received.counts.bytes,
+        "stream_bytes": received.bytes,
+    })
+}

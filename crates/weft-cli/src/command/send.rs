@@ -1,0 +1,183 @@
+//! `weft send`.
+
+use super::sync;
+use super::transfer::{Interrupt, exit_code, steps};
+use crate::arguments::Send;
+use crate::daemons;
+use crate::failure::{is_found, one_line, usage};
+use crate::mounted::{directory_of, is_mount_point, unmounted, volume_named};
+use crate::named::at_moment;
+use crate::shown;
+use crate::size;
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use weft_digest::hex;
+use weft_store::stream::{self, Selection, Sent, StreamCommit, StreamCounts};
+use weft_store::{CommitNo, ErrorKind, Location, Moment, OpenOptions, Opened, Store};
+use weft_vfs::{Clock, SystemClock};
+
+/// Writes a volume to the standard output.
+pub fn run(arguments: &Send) -> ExitCode {
+    exit_code(send(arguments).or_else(|error| {
+        if !is_found(&error) {
+            return Err(error);
+        }
+        tracing::error!("{}", shown::message(&one_line(&error)));
+        Ok(ExitCode::FAILURE)
+    }))
+}
+
+fn send(arguments: &Send) -> Result<ExitCode> {
+    if io::stdout().is_terminal() {
+        return usage("a stream is nothing for a terminal: send it to a file ('> FILE') or a program ('| …')".into());
+    }
+    let interrupt = Interrupt::take(|_| ())?;
+    let (volume, moment) = at_moment(&arguments.volume);
+    let to = moment.map(|moment| parsed(&moment.to_string_lossy())).transpose()?;
+    let location = volume_named(volume)?;
+    if matches!(to, None | Some(Moment::Now)) {
+        commit_first(volume, &location);
+    }
+    let failed = || format!("cannot send volume {location}");
+    let opened = open(volume, &location)?;
+    let selection = selection(&*opened.store, to.as_ref(), arguments).with_context(failed)?;
+    let mut out = Output { file: File::from(rustix::io::dup(rustix::stdio::stdout())?), interrupt: interrupt.clone() };
+    let bar = steps();
+    let store: Arc<dyn Store> = opened.store.clone();
+    let sent =
+        stream::send((&store, opened.layout.is_some()), &selection, &mut out, &mut |progress| bar.show(progress));
+    drop(bar);
+    let closed = store.close();
+    drop((store, opened));
+    if let (Err(_), Some(signal)) = (&sent, interrupt.signal()) {
+        tracing::warn!("interrupted: the stream lacks its end, and cannot be received");
+        return Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)));
+    }
+    let sent = sent.with_context(failed)?;
+    closed.with_context(failed)?;
+    match arguments.json {
+        true => errln!("{}", summary(&location, &sent)),
+        false => errln!("sent {location} as of commit {}: {}", sent.to.number.0, in_words(&sent.counts, sent.bytes)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The moment that `text` names. Behind a volume, a number alone is that of a commit.
+fn parsed(text: &str) -> Result<Moment> {
+    match text.parse::<u64>() {
+        Ok(number) => Ok(Moment::Commit(CommitNo(number))),
+        Err(_) => text.parse().or_else(|error: weft_store::InvalidMoment| usage(error.to_string())),
+    }
+}
+
+/// Has whoever uses the volume commit, so that what programs wrote is sent.
+fn commit_first(named: &Path, location: &Location) {
+    let mounted = if is_mount_point(named) { Some(named.into()) } else { directory_of(location) };
+    let committed = match (mounted, daemons::of(named)) {
+        (Some(root), _) => root.canonicalize().map_err(Into::into).and_then(|root| sync::commit(&root)).map(drop),
+        (None, Ok(Some(daemon))) => daemon.commit().map(drop),
+        (None, _) => Ok(()),
+    };
+    if let Err(error) = committed {
+        crate::notes::tell(Some(format!("the last commit is sent: {}", one_line(&error))));
+    }
+}
+
+/// Opens the volume: beside its daemon if it keeps history, and else only where it has none.
+fn open(named: &Path, location: &Location) -> Result<Opened> {
+    let failed = || format!("cannot open volume {location}");
+    let engine = location.engine();
+    crate::notes::tell(engine.note(false));
+    let beside = engine.open_beside(OpenOptions::default()).with_context(failed)?;
+    if beside.store.history().with_context(failed)?.is_some() {
+        return Ok(beside);
+    }
+    drop(beside);
+    unmounted(named)?;
+    refuse_waiting(location)?;
+    engine.open_to_read(OpenOptions::default()).map_err(|error| {
+        let is_in_use = error.kind() == ErrorKind::Locked;
+        let failure = anyhow::Error::from(error).context(failed());
+        match is_in_use {
+            true => failure.context(
+                "a volume that keeps no history is sent while nobody uses it; 'weft history set' has it be kept",
+            ),
+            false => failure,
+        }
+    })
+}
+
+/// Refuses a volume with operations that were synced but not committed: no stream would have them.
+pub(super) fn refuse_waiting(location: &Location) -> Result<()> {
+    match location.engine().waiting().ok().and_then(|waiting| waiting.lost.clone().or(waiting.note())) {
+        Some(why) => bail!("{location} was not unmounted cleanly: {why}; mount and unmount it first"),
+        None => Ok(()),
+    }
+}
+
+fn selection(store: &dyn Store, to: Option<&Moment>, arguments: &Send) -> Result<Selection> {
+    let last = store.header()?.commit;
+    let is_now = matches!(to, None | Some(Moment::Now));
+    let commit = |moment: &Moment| moment.commit(store, SystemClock.now());
+    let to = if is_now { last } else { commit(to.unwrap_or(&Moment::Now))? };
+    let from = arguments.from.as_ref().map(commit).transpose()?;
+    if let Some(from) = from.filter(|from| *from >= to) {
+        return usage(format!("commit {} is not earlier than commit {}, which is to be sent", from.0, to.0));
+    }
+    Ok(Selection { from, to, snapshots: arguments.snapshots })
+}
+
+/// The standard output, until a signal comes.
+struct Output {
+    file: File,
+    interrupt: Arc<Interrupt>,
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.interrupt.signal() {
+            Some(_) => Err(io::Error::other("a signal came")),
+            None => self.file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Returns counts as a line tells them.
+pub(super) fn in_words(counts: &StreamCounts, bytes: u64) -> String {
+    let gone = if counts.gone > 0 { format!(", {} gone", counts.gone) } else { String::new() };
+    let inodes = shown::counted(counts.inodes, "inode", "inodes");
+    format!("{inodes}{gone}, {} in blocks, a stream of {}", size::show(counts.bytes), size::show(bytes))
+}
+
+/// Returns a commit of the sender in JSON.
+pub(super) fn commit_as_json(commit: &StreamCommit) -> Value {
+    json!({
+        "commit": commit.number.0,
+        "time": shown::time(commit.time),
+        "digest": commit.root.as_ref().map(hex),
+    })
+}
+
+fn summary(location: &Location, sent: &Sent) -> Value {
+    json!({
+        "volume": location.to_string(),
+        "from": sent.from.as_ref().map(commit_as_json),
+        "to": commit_as_json(&sent.to),
+        "parts": sent.parts,
+        "inodes": sent.counts.inodes,
+        "gone": sent.counts.gone,
+        "names": sent.counts.names,
+        "blocks": sent.counts.blocks,
+        "block_bytes": sent.counts.bytes,
+        "stream_bytes": sent.bytes,
+    })
+}
