@@ -14,11 +14,15 @@ mod changes;
 mod codec;
 mod extents;
 mod frame;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzzing;
 mod increment;
 mod receive;
 mod record;
 mod send;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod whole;
 mod writing;
 
