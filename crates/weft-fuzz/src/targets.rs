@@ -15,6 +15,7 @@ pub mod network;
 pub mod nfs_call;
 pub mod nfs_record;
 pub mod replay;
+pub mod stream;
 pub mod volume_file;
 
 /// A fuzz target.
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nfs_call", run: nfs_call::run },
     Target { name: "nfs_record", run: nfs_record::run },
     Target { name: "replay", run: replay::run },
+    Target { name: "stream", run: stream::run },
     Target { name: "volume_file", run: volume_file::run },
 ];
 

@@ -43,6 +43,7 @@ mod restore;
 mod scrub;
 mod served;
 mod stages;
+mod streams;
 mod transfer;
 mod tree;
 mod trust;

@@ -1,0 +1,219 @@
+//! `weft send` and `weft receive`.
+
+use crate::place::{Place, Said};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+use weft_testkit::Cluster;
+
+const ALL: &str = "all forever";
+
+/// Sends by `arguments` to `file`. Returns the summary.
+#[track_caller]
+fn send(place: &Place, arguments: &[&str], file: &str) -> serde_json::Value {
+    let arguments = [&["send", "--json"], arguments].concat();
+    let sent = place.command(&arguments).stdout(File::create(place.path(file)).unwrap()).output().unwrap();
+    let said = Said::from(sent);
+    assert_eq!(said.code, 0, "{said:?}");
+    serde_json::from_str(&said.err).unwrap()
+}
+
+fn receive(place: &Place, arguments: &[&str], file: &str) -> Said {
+    let arguments = [&["receive"], arguments].concat();
+    let input = File::open(place.path(file)).unwrap();
+    place.command(&arguments).stdin(input).output().unwrap().into()
+}
+
+fn digest(place: &Place, volume: &str) -> String {
+    let said = place.weft(&["digest", &format!("{volume}:")]).well();
+    said.split(' ').next().unwrap().to_owned()
+}
+
+/// Begins to receive `bytes` into `volume`, and waits until something of it is there.
+fn begun(place: &Place, bytes: &[u8], volume: &str) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_weft"));
+    child.args(["receive", volume]).current_dir(place.path("")).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
+    while !place.path(format!("{volume}.unfinished/meta.sqlite")).exists() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+/// A volume with some of everything, which is not mounted.
+fn volume(place: &Place, options: &[&str]) {
+    place.weft(&[&["init", "v"], options].concat()).well();
+    place.directory("source");
+    fill(place, 1);
+    place.weft(&["import", "source", "v"]).well();
+}
+
+fn fill(place: &Place, round: usize) {
+    place.sh(&format!(
+        "set -e; cd source; mkdir -p a/b; head -c 3000000 /dev/urandom >a/b/random; echo {round} >round-{round}
+         ln -f a/b/random hard; ln -sf a/b/random link; truncate -s 50M sparse; mkfifo -m 600 fifo-{round}; rm -f round-0"
+    ))
+    .well();
+}
+
+#[test]
+fn a_volume_goes_from_engine_to_engine_and_back_with_its_links_and_numbers() {
+    let place = Place::new();
+    volume(&place, &[]);
+    place.weft(&["link", "v:hard", "v:upper", "--network", "upper"]).well();
+    place.weft(&["net", "define", "loud", "upper", "v"]).well();
+    let sent = send(&place, &["v"], "whole");
+    assert_eq!(sent["to"]["digest"], digest(&place, "v"));
+    let url = Cluster::shared().url();
+    receive(&place, &[&url], "whole").well();
+    send(&place, &[&url], "back");
+    let said = receive(&place, &["--json", "--blocks", "database", "w"], "back").json();
+    assert_eq!(said["to"]["digest"], sent["to"]["digest"]);
+    assert_eq!(said["inodes"], sent["inodes"]);
+    for other in [&url, "w"] {
+        assert_eq!(digest(&place, other), digest(&place, "v"));
+        place.weft(&["check", "--read-data", other]).well();
+        assert_eq!(
+            place.weft(&["link", "--show", &format!("{other}:upper")]).well(),
+            place.weft(&["link", "--show", "v:upper"]).well()
+        );
+        assert!(place.weft(&["net", "list", other]).well().contains("loud"));
+    }
+    receive(&place, &["w"], "whole").could_not(&["w already exists"]);
+    receive(&place, &[&url], "whole").could_not(&["a volume is there already"]);
+}
+
+#[test]
+fn a_busy_mount_is_sent_and_what_changed_follows() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "--history", ALL, "v"]).well();
+    let directory = place.directory("m");
+    place.mount();
+    for round in 0..200 {
+        fs::write(directory.join(round.to_string()), vec![1; 10_000]).unwrap();
+    }
+    place.weft(&["snapshot", "create", "v", "sunday"]).well();
+    let writer = {
+        let directory = directory.clone();
+        thread::spawn(move || {
+            for round in 200..600 {
+                fs::write(directory.join(round.to_string()), vec![2; 10_000]).unwrap();
+                fs::remove_file(directory.join((round - 200).to_string())).unwrap();
+            }
+        })
+    };
+    send(&place, &["v@sunday"], "whole");
+    writer.join().unwrap();
+    fs::write(directory.join("last"), "not committed yet").unwrap();
+    let sent = send(&place, &["m", "--from", "sunday"], "changes");
+    assert_eq!((&sent["inodes"], &sent["gone"]), (&402.into(), &200.into()));
+    place.umount();
+    receive(&place, &["w"], "changes").could_not(&["w"]);
+    receive(&place, &["--history", ALL, "w"], "whole").well();
+    receive(&place, &["w"], "changes").well();
+    assert_eq!(digest(&place, "w"), digest(&place, "v"));
+    place.weft(&["check", "--read-data", "w"]).well();
+    receive(&place, &["w"], "changes").could_not(&["received before"]);
+    place.weft(&["init", "x"]).well();
+    receive(&place, &["x"], "changes").could_not(&["the stream begins from commit", "the last commit here"]);
+    // Each receipt is a commit of the history there.
+    let at = |volume: &str, at: &str| place.weft(&["digest", "--at", at, &format!("{volume}:")]).well();
+    let first = place.weft(&["history", "--json", "w"]).json()["first"]["commit"].as_u64().unwrap();
+    assert_eq!(at("w", &format!("@{first}"))[..64], at("v", "sunday")[..64]);
+}
+
+#[test]
+fn snapshots_come_along() {
+    let place = Place::new();
+    volume(&place, &["--history", ALL]);
+    let mut digests = Vec::new();
+    for round in 2..=4 {
+        place.weft(&["snapshot", "create", "v", &format!("round{round}")]).well();
+        digests.push(digest(&place, "v"));
+        fill(&place, round);
+        place.weft(&["import", "--overwrite", "source", "v"]).well();
+    }
+    let sent = send(&place, &["--snapshots", "v"], "all");
+    assert_eq!(sent["parts"], 4);
+    receive(&place, &["w"], "all").well();
+    for (round, expected) in (2..).zip(&digests) {
+        let said = place.weft(&["digest", "--at", &format!("round{round}"), "w:"]).well();
+        assert_eq!(&said[..64], expected);
+    }
+    assert_eq!(digest(&place, "w"), digest(&place, "v"));
+    place.weft(&["check", "--read-data", "w"]).well();
+    let sent = send(&place, &["--snapshots", "v@round4", "--from", "round2"], "some");
+    assert_eq!(sent["parts"], 2);
+}
+
+#[test]
+fn a_volume_without_history_is_sent_while_nobody_uses_it() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("m");
+    place.mount();
+    fs::write(directory.join("file"), "text").unwrap();
+    let refused = |arguments: &[&str]| -> Said {
+        place.command(&[&["send"], arguments].concat()).stdout(Stdio::piped()).output().unwrap().into()
+    };
+    for named in ["v", "m"] {
+        refused(&[named]).fails_with("unmount it first");
+    }
+    place.umount();
+    refused(&["v", "--from", "@1"]).could_not(&["keeps no history"]);
+    send(&place, &["v"], "whole");
+    receive(&place, &["w"], "whole").well();
+    assert_eq!(digest(&place, "w"), digest(&place, "v"));
+}
+
+#[test]
+fn nothing_is_left_of_what_is_damaged_cut_off_or_interrupted() {
+    let place = Place::new();
+    volume(&place, &[]);
+    send(&place, &["v"], "whole");
+    let whole = fs::read(place.path("whole")).unwrap();
+    let half = &whole[..whole.len() / 2];
+    fs::write(place.path("half"), half).unwrap();
+    receive(&place, &["w"], "half").failed(&["ends early"]);
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    fs::write(place.path("changed"), &changed).unwrap();
+    receive(&place, &["w"], "changed").failed(&["not those that were sent"]);
+    receive(&place, &["w"], "source/sparse").could_not(&["no stream of 'weft send'"]);
+    let url = Cluster::shared().url();
+    receive(&place, &[&url], "half").failed(&["ends early"]);
+    place.weft(&["info", &url]).fails_with("no volume");
+    let mut child = begun(&place, half, "w");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    for name in ["w", "w.unfinished"] {
+        assert!(!place.path(name).exists(), "{name}");
+    }
+    receive(&place, &["w"], "whole").well();
+    receive(&place, &[&url], "whole").well();
+}
+
+#[test]
+fn what_a_killed_receipt_leaves_is_no_volume() {
+    let place = Place::new();
+    volume(&place, &[]);
+    send(&place, &["v"], "whole");
+    let whole = fs::read(place.path("whole")).unwrap();
+    let mut child = begun(&place, &whole[..whole.len() / 2], "w");
+    // Until the first blocks are there, which come after it was marked.
+    thread::sleep(Duration::from_millis(500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(!place.path("w").exists(), "{said}");
+    place.weft(&["info", "w.unfinished"]).failed(&["is not a Weft volume"]);
+    receive(&place, &["w"], "whole").could_not(&["w.unfinished exists", "remove it"]);
+    fs::remove_dir_all(place.path("w.unfinished")).unwrap();
+    receive(&place, &["w"], "whole").well();
+    assert_eq!(digest(&place, "w"), digest(&place, "v"));
+}
