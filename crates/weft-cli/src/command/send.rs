@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use weft_digest::hex;
 use weft_store::stream::{self, Selection, Sent, StreamCommit, StreamCounts};
-use weft_store::{CommitNo, ErrorKind, Location, Moment, OpenOptions, Opened, Store};
+use weft_store::{CommitNo, Location, Moment, OpenOptions, Opened, Store};
 use weft_vfs::{Clock, SystemClock};
 
 /// Writes a volume to the standard output.
@@ -100,16 +100,8 @@ fn open(named: &Path, location: &Location) -> Result<Opened> {
     drop(beside);
     unmounted(named)?;
     refuse_waiting(location)?;
-    engine.open_to_read(OpenOptions::default()).map_err(|error| {
-        let is_in_use = error.kind() == ErrorKind::Locked;
-        let failure = anyhow::Error::from(error).context(failed());
-        match is_in_use {
-            true => failure.context(
-                "a volume that keeps no history is sent while nobody uses it; 'weft history set' has it be kept",
-            ),
-            false => failure,
-        }
-    })
+    let alone = || format!("cannot open volume {location}, which keeps no history and so is sent while nobody uses it");
+    engine.open_to_read(OpenOptions::default()).with_context(alone)
 }
 
 /// Refuses a volume with operations that were synced but not committed: no stream would have them.

@@ -52,11 +52,12 @@ fn volume(place: &Place, options: &[&str]) {
 }
 
 fn fill(place: &Place, round: usize) {
-    place.sh(&format!(
-        "set -e; cd source; mkdir -p a/b; head -c 3000000 /dev/urandom >a/b/random; echo {round} >round-{round}
+    let script = format!(
+        "set -e; mkdir -p a/b; head -c 3000000 /dev/urandom >a/b/random; echo {round} >round-{round}
          ln -f a/b/random hard; ln -sf a/b/random link; truncate -s 50M sparse; mkfifo -m 600 fifo-{round}; rm -f round-0"
-    ))
-    .well();
+    );
+    let done = Command::new("bash").args(["-c", &script]).current_dir(place.path("source")).status().unwrap();
+    assert!(done.success());
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn a_busy_mount_is_sent_and_what_changed_follows() {
     writer.join().unwrap();
     fs::write(directory.join("last"), "not committed yet").unwrap();
     let sent = send(&place, &["m", "--from", "sunday"], "changes");
-    assert_eq!((&sent["inodes"], &sent["gone"]), (&402.into(), &200.into()));
+    assert_eq!((&sent["inodes"], &sent["gone"]), (&202.into(), &200.into()));
     place.umount();
     receive(&place, &["w"], "changes").could_not(&["w"]);
     receive(&place, &["--history", ALL, "w"], "whole").well();
@@ -160,7 +161,8 @@ fn a_volume_without_history_is_sent_while_nobody_uses_it() {
         place.command(&[&["send"], arguments].concat()).stdout(Stdio::piped()).output().unwrap().into()
     };
     for named in ["v", "m"] {
-        refused(&[named]).fails_with("unmount it first");
+        let said = refused(&[named]);
+        assert!(said.err.contains("unmount it") && said.err.contains("first"), "{said:?}");
     }
     place.umount();
     refused(&["v", "--from", "@1"]).could_not(&["keeps no history"]);

@@ -230,7 +230,7 @@ fn rows_that_no_volume_has_are_refused() {
     refused(whole(&with(6, block(0, 1, 0))));
     refused(whole(&with(6, block(0, 1, 4097))));
     refused(whole(&with(6, Record::Block { index: 0, base: 5, bytes: vec![1; 4096] })));
-    refused(whole(&with(6, block(1 << 60, 1, 4096))));
+    refused(whole(&with(6, Record::Block { index: 1 << 60, base: 0, bytes: vec![1; 4096] })));
     refused(whole(&with(11, Record::Shared { index: 1, ino: Ino(18), at: 4 })));
     refused(whole(&with(13, name("sub", 16, Kind::Directory, 2))));
     refused(whole(&with(13, name("sub", 16, Kind::Directory, 100))));
@@ -350,17 +350,19 @@ fn changes_that_do_not_fit_change_nothing() {
     let (store, from) = base(&directory.path().join("v"));
     let before = store.header().expect("readable");
     let all = some_changes(&*store);
-    for at in 0..all.len() {
+    // Nothing depends on the new value of an attribute.
+    let needed = |record: &Record| !matches!(record, Record::Xattr { value: Some(_), .. });
+    for at in (0..all.len()).filter(|at| needed(&all[*at])) {
         let mut without = all.clone();
         without.remove(at);
         changes(&*store, from, &without).expect_err(&format!("without record {at}"));
+    }
+    // A directory may come in two parts.
+    let once = |record: &Record| !matches!(record, Record::Directory { .. });
+    for at in (0..all.len()).filter(|at| once(&all[*at])) {
         let mut doubled = all.clone();
         doubled.insert(at, all[at].clone());
-        let done = changes(&*store, from, &doubled);
-        assert!(done.is_err() || matches!(all[at], Record::Directory { .. }), "record {at} twice");
-        if done.is_ok() {
-            return;
-        }
+        changes(&*store, from, &doubled).expect_err(&format!("record {at} twice"));
     }
     assert_eq!(store.header().expect("readable"), before);
 }
