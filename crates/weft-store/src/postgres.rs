@@ -485,6 +485,10 @@ impl PastStore for PostgresStore {
     fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
         self.read(Class::Inodes, |connection| past::versions(connection, ino, until, limit))
     }
+
+    fn changed_inodes(&self, (after, to): (CommitNo, CommitNo)) -> Result<Vec<Ino>> {
+        self.read_at(Class::Inodes, after, |connection, after| past::changed_inodes(connection, after, to))
+    }
 }
 
 impl Maintenance for PostgresStore {

@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 use weft_testkit::Cluster;
 
 const ALL: &str = "all forever";
@@ -31,14 +30,17 @@ fn digest(place: &Place, volume: &str) -> String {
     said.split(' ').next().unwrap().to_owned()
 }
 
-/// Begins to receive `bytes` into `volume`, and waits until something of it is there.
+/// Begins to receive `bytes` into `volume`, and waits until a volume is made that is not whole.
 fn begun(place: &Place, bytes: &[u8], volume: &str) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_weft"));
     child.args(["receive", volume]).current_dir(place.path("")).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
-    while !place.path(format!("{volume}.unfinished/meta.sqlite")).exists() {
-        thread::sleep(Duration::from_millis(10));
+    let database = place.path(format!("{volume}.unfinished/meta.sqlite"));
+    // Where SQLite has the version of the format, and which program a database is of.
+    let is_marked = |file: &[u8]| file.len() > 100 && file[60..64] != [0; 4] && file[68..72] == [0; 4];
+    while !fs::read(&database).is_ok_and(|file| is_marked(&file)) {
+        thread::yield_now();
     }
     child
 }
@@ -206,8 +208,6 @@ fn what_a_killed_receipt_leaves_is_no_volume() {
     send(&place, &["v"], "whole");
     let whole = fs::read(place.path("whole")).unwrap();
     let mut child = begun(&place, &whole[..whole.len() / 2], "w");
-    // Until the first blocks are there, which come after it was marked.
-    thread::sleep(Duration::from_millis(500));
     child.kill().unwrap();
     child.wait().unwrap();
     let mut said = String::new();

@@ -190,6 +190,13 @@ pub(super) fn versions(
     rows.iter().map(version).collect()
 }
 
+/// Inodes that there were as of `after`, and whose rows were replaced up to `to`. `Unusable` if
+/// `after` is not kept.
+pub(super) fn changed_inodes(connection: &mut Connection, after: &PastCommit, to: CommitNo) -> Result<Vec<Ino>> {
+    let rows = after.ask(connection, history::CHANGED_INODES, vec![after.number(), parameter(to.0)])?;
+    rows.iter().map(|row| Ok(Ino(unsigned(row, 0)?))).collect()
+}
+
 fn name_row(row: &Row, parent: Ino) -> Result<NameRow> {
     let until = until(row, 6)?;
     read::name_row_with(row, parent, |sum| of_version(sum, until))

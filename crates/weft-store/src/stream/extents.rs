@@ -8,12 +8,15 @@ use std::ops::Range;
 /// Blocks that are asked for together.
 const BLOCKS_TOGETHER: u64 = 4096;
 
+/// Blocks of a file, each with its index.
+type Extents = [(u64, BlockRef)];
+
 /// Has `visit` look at the blocks of `ino` in `range`, ascending, some at a time.
 pub(super) fn visit(
     store: &(impl RowStore + ?Sized),
     ino: Ino,
     range: Range<u64>,
-    visit: &mut dyn FnMut(&[(u64, BlockRef)]) -> Result<()>,
+    visit: &mut dyn FnMut(&Extents) -> Result<()>,
 ) -> Result<()> {
     let mut at = range.start;
     while at < range.end {

@@ -262,6 +262,9 @@ statements! {
         ", h.since, h.sum, h.until FROM fileatt_history h WHERE OF_VOLUME AND h.ino = $1 AND h.until <= $2 \
          ORDER BY h.until DESC LIMIT $3"
     );
+    /// Inodes that there were as of a commit, and whose rows were replaced up to another one.
+    CHANGED_INODES = "SELECT h.ino FROM fileatt_history h WHERE OF_VOLUME AND h.until > $1 AND h.until <= $2 \
+                      AND h.since <= $1 ORDER BY h.ino";
 
     /// Enough of inodes' rows to tell if what is put differs in more than the access time.
     AGES = "SELECT ino, atime, since, sum FROM fileatt WHERE ino = ANY($1)";
