@@ -53,7 +53,7 @@ pub fn seal(address: &Address) -> Result<()> {
 }
 
 pub(crate) use engine::VolumeSchema;
-pub use open::{FORMAT, commits, create, header, open, remove, size};
+pub use open::{FORMAT, commits, create, header, open, open_beside, remove, size};
 pub use upgrade::{downgrade, upgrade};
 pub use waiting::waiting;
 
@@ -89,7 +89,7 @@ const READERS_KEPT: usize = 4;
 /// Blocks that are asked for together.
 const BLOCKS_TOGETHER: usize = 64;
 
-/// A volume in PostgreSQL, held by this process until dropped.
+/// A volume in PostgreSQL, held by this process until dropped, or read beside its holder.
 pub struct PostgresStore {
     header: Mutex<Header>,
     readers: Mutex<Vec<Connection>>,
@@ -108,8 +108,9 @@ pub struct PostgresStore {
     loss: crate::log::Loss,
     /// Time to wait for a server that has gone.
     patience: Duration,
-    /// Ended last: nobody else may have the volume before all is done.
-    lease: Lease,
+    /// Ended last: nobody else may have the volume before all is done. None of a store that only
+    /// reads.
+    lease: Option<Lease>,
 }
 
 /// The reason that a volume is lost, and the kind of error.
@@ -159,6 +160,11 @@ impl PostgresStore {
         self.lose(Lost { as_error: Error::Unusable, why })
     }
 
+    /// Returns the lease by which the volume is changed.
+    fn held(&self) -> Result<&Lease> {
+        self.lease.as_ref().ok_or_else(|| Error::Bug("a change of a volume that is only read".into()))
+    }
+
     fn refuse_lost(&self) -> Result<()> {
         self.lost().map_or(Ok(()), Err)
     }
@@ -194,7 +200,8 @@ impl PostgresStore {
         let calls = asked.iter().map(|statement| Call::new(*statement, Vec::new())).collect::<Vec<_>>();
         let row = connection.query_all("cannot look at the volume", &calls)?.swap_remove(0).pop();
         let row = row.ok_or_else(|| Error::Corrupt("the table volume has no row".into()))?;
-        if read::get::<i64>(&row, 1)? != self.lease.epoch() {
+        let epoch = self.lease.as_ref().map(Lease::epoch);
+        if epoch.is_some() && epoch != Some(read::get::<i64>(&row, 1)?) {
             return Err(self.taken(lease::holder_named(connection)));
         }
         let found = CommitNo(read::unsigned(&row, 0)?);
@@ -207,7 +214,7 @@ impl PostgresStore {
     /// keeps the commit. A later one of our own that is acknowledged stands behind it.
     fn confirm(&self, connection: &mut Connection) -> Result<()> {
         connection.take_warning();
-        let epoch = self.lease.epoch();
+        let epoch = self.held()?.epoch();
         if connection.query("cannot confirm a commit", statements::CONFIRM, vec![Box::new(epoch)])?.is_empty() {
             return Err(self.taken(lease::holder_named(connection)));
         }
@@ -248,7 +255,9 @@ impl PostgresStore {
         commit: CommitNo,
         mut read: impl FnMut(&mut Connection, &PastCommit) -> Result<T>,
     ) -> Result<T> {
-        let at = PastCommit::new(commit, self.header.lock().commit);
+        let last = self.header.lock().commit;
+        // Beside a holder it is the last commit when the volume was opened.
+        let at = if self.lease.is_some() { PastCommit::new(commit, last) } else { PastCommit::beside(commit, last) };
         self.read(class, |connection| read(connection, &at))
     }
 
@@ -421,8 +430,8 @@ impl CommitStore for PostgresStore {
         if let Some(replaced) = self.connector.identity.as_ref().and_then(|identity| identity.replaced()) {
             return Some(replaced);
         }
-        if self.lease.is_lost() {
-            return Some(self.taken(self.lease.taker()));
+        if let Some(lease) = self.lease.as_ref().filter(|lease| lease.is_lost()) {
+            return Some(self.taken(lease.taker()));
         }
         self.lost.lock().as_ref().map(Lost::error)
     }
@@ -501,7 +510,7 @@ impl Maintenance for PostgresStore {
     }
 
     fn unanswered(&self) -> Option<Duration> {
-        self.lease.unanswered()
+        self.lease.as_ref()?.unanswered()
     }
 
     fn round_trips(&self) -> RoundTrips {

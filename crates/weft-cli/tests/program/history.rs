@@ -3,6 +3,7 @@
 use crate::place::Place;
 use crate::tree;
 use std::path::Path;
+use weft_testkit::Cluster;
 
 pub const ALL: &str = "all forever";
 
@@ -98,37 +99,48 @@ fn a_mount_of_the_past_of_one_file_shows_what_a_copy_made_then_does() {
     a_past_is_what_a_copy_was("database");
 }
 
-#[test]
-fn the_past_is_read_beside_a_mount_that_goes_on_writing() {
+fn a_past_is_read_beside_a_mount(volume: &str) {
     let Some(place) = Place::to_mount() else { return };
-    place.weft(&["init", "--history", ALL, "v"]).well();
+    place.weft(&["init", "--history", ALL, volume]).well();
     let (directory, past) = (place.directory("m"), place.directory("p"));
-    place.mount();
+    place.mount_with(volume, &[]);
     std::fs::write(directory.join("file"), vec![1; 100_000]).unwrap();
     let at = format!("@{}", committed(&place));
     std::fs::write(directory.join("file"), vec![2; 100_000]).unwrap();
-    place.weft(&["mount", "--at", &at, "v", "p"]).well();
+    place.weft(&["mount", "--at", &at, volume, "p"]).well();
     let told = place.weft(&["history", "--json", "m"]).json();
     assert_eq!(told["rule"], ALL);
     for round in 3..10 {
         std::fs::write(directory.join("file"), vec![round; 100_000]).unwrap();
         std::fs::write(directory.join(format!("new {round}")), "").unwrap();
-        place.weft(&["sync", "v"]).well();
+        place.weft(&["sync", volume]).well();
         assert_eq!(names(&past), ["file"]);
         assert!(std::fs::read(past.join("file")).unwrap() == vec![1; 100_000]);
     }
-    place.weft(&["export", "--at", &at, "v", "export"]).well();
+    place.weft(&["export", "--at", &at, volume, "export"]).well();
     assert_same(&place.path("export"), &past);
-    place.weft(&["export", "v", "now"]).could_not(&["mounted at", "unmount it"]);
+    place.weft(&["export", volume, "now"]).could_not(&["mounted at", "unmount it"]);
+    assert_eq!(place.weft(&["snapshot", "list", volume]).well(), "");
     let lines = place.weft(&["status"]).out;
-    assert_eq!(lines.lines().filter(|line| line.contains(place.path("v").to_str().unwrap())).count(), 2, "{lines}");
+    let mounted = ["m", "p"].map(|directory| lines.contains(place.path(directory).to_str().unwrap()));
+    assert_eq!(mounted, [true, true], "{lines}");
     // Either may be unmounted first.
     place.weft(&["umount", "p"]).well();
     place.weft(&["mount", "--at", &at, "m", "p"]).well();
     place.umount();
     assert_eq!(names(&past), ["file"]);
     place.weft(&["umount", "p"]).well();
-    place.weft(&["check", "--read-data", "v"]).well();
+    place.weft(&["check", "--read-data", volume]).well();
+}
+
+#[test]
+fn the_past_is_read_beside_a_mount_that_goes_on_writing() {
+    a_past_is_read_beside_a_mount("v");
+}
+
+#[test]
+fn the_past_in_postgresql_is_read_beside_a_mount_that_goes_on_writing() {
+    a_past_is_read_beside_a_mount(&Cluster::shared().url());
 }
 
 #[test]

@@ -46,6 +46,11 @@ impl Engine for VolumeSchema<'_> {
         Ok(Opened { store, layout: None, log, set_aside: Vec::new(), given_up: Vec::new() })
     }
 
+    fn open_beside(&self, options: OpenOptions) -> Result<Opened> {
+        let store = open::open_beside(self.0, &options)?;
+        Ok(Opened { store, layout: None, log: None, set_aside: Vec::new(), given_up: Vec::new() })
+    }
+
     fn header(&self) -> Result<Header> {
         open::header(self.0)
     }

@@ -340,7 +340,7 @@ impl Shared {
         let last = records.last().map(|record| (epoch, record.first, record.last));
         let trusts_server = self.store.connector.address.trusts_server;
         let mut parameters: Vec<Parameter> =
-            vec![Box::new(self.store.lease.epoch()), Box::new(int(epoch)), Box::new(trusts_server)];
+            vec![Box::new(self.store.held()?.epoch()), Box::new(int(epoch)), Box::new(trusts_server)];
         let mut add = |firsts: Parameter, lasts: Parameter, bytes: Parameter| parameters.extend([firsts, lasts, bytes]);
         let statement = match <[Record; 1]>::try_from(records) {
             Ok([record]) => {

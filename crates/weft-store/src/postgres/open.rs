@@ -314,14 +314,41 @@ pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore
     // What the last holder did is all there now.
     let header = read::header(&mut connection)?;
     refuse_older_row(&mut connection, &header)?;
+    store(connection, header, connector, Some(lease), &options)
+}
+
+/// Opens the volume at `address` to read what it has committed, beside the process that holds it,
+/// if one does. It takes no lease, needs no right but to read, and keeps nobody from the volume.
+pub fn open_beside(address: &Address, options: &OpenOptions) -> Result<Arc<PostgresStore>> {
+    let (mut connection, header) = look(address)?;
+    settings::refuse_emptied(&mut connection, address)?;
+    rights::refuse_lacking(&mut connection, address, Task::Read)?;
+    shape::refuse_to_read(&mut connection)?;
+    let mut connector = Connector::new(address);
+    connector.lies_apart = lies_apart(&mut connection);
+    connection.lies_apart = connector.lies_apart;
+    connector.identity.clone_from(&connection.identity);
+    store(connection, header, connector, None, options)
+}
+
+/// Returns the store of a volume, which `lease` holds, or which is only read.
+fn store(
+    mut connection: Connection,
+    header: Header,
+    connector: Connector,
+    lease: Option<Lease>,
+    options: &OpenOptions,
+) -> Result<Arc<PostgresStore>> {
     let last = read::last_commit(&mut connection, header.commit)?;
     let zeros = Arc::new(ZeroValues::default());
     let own = OwnTables::look(&mut connection)?;
-    let disk_cache = options.disk_cache.as_ref();
-    let disk_cache = disk_cache.map(|cache| DiskCache::open(cache, &address.to_string(), header.options.block_size));
+    let (disk_cache, name) = (options.disk_cache.as_ref(), connector.address.to_string());
+    let disk_cache = disk_cache.map(|cache| DiskCache::open(cache, &name, header.options.block_size));
     let keeps_history = past::is_on(&mut connection)?;
     let opened = Opened { last, keeps_history, own };
-    let writer = Writer::new(connection, &header, lease.epoch(), zeros.clone(), opened);
+    // Holders are counted from 1.
+    let epoch = lease.as_ref().map_or(0, Lease::epoch);
+    let writer = Writer::new(connection, &header, epoch, zeros.clone(), opened);
     Ok(Arc::new(PostgresStore {
         header: Mutex::new(header),
         readers: Mutex::new(Vec::new()),

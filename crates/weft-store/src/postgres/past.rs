@@ -21,6 +21,9 @@ const WHAT: &str = "cannot read the past";
 /// for the versions that they replace.
 const COMMITS_MEANWHILE: u64 = 1 << 16;
 
+/// Commits that may happen while a volume is read beside its holder: more than there can be.
+const COMMITS_BESIDE: u64 = 1 << 40;
+
 /// A moment of the past: a commit, and the forks of the versions that held then.
 pub(super) struct PastCommit {
     commit: CommitNo,
@@ -30,7 +33,17 @@ pub(super) struct PastCommit {
 impl PastCommit {
     /// As `commit` left the volume, whose last commit is `last` or a little later one.
     pub(super) fn new(commit: CommitNo, last: CommitNo) -> PastCommit {
-        let last = CommitNo(last.0.saturating_add(COMMITS_MEANWHILE));
+        PastCommit::before(commit, last, COMMITS_MEANWHILE)
+    }
+
+    /// As `commit` left the volume, whose holder, another process, had made `last` at some time.
+    /// Versions that any later commit replaces are found, at the price of some more forks.
+    pub(super) fn beside(commit: CommitNo, last: CommitNo) -> PastCommit {
+        PastCommit::before(commit, last, COMMITS_BESIDE)
+    }
+
+    fn before(commit: CommitNo, last: CommitNo, meanwhile: u64) -> PastCommit {
+        let last = CommitNo(last.0.saturating_add(meanwhile));
         PastCommit { commit, forks: forks_at(commit, last).into_iter().map(int).collect() }
     }
 

@@ -242,6 +242,11 @@ pub(super) fn refuse_to_write(connection: &mut Connection) -> Result<()> {
     refuse(&misfits(connection)?, Weight::Surplus, "undo that change")
 }
 
+/// Refuses a volume that cannot be read.
+pub(super) fn refuse_to_read(connection: &mut Connection) -> Result<()> {
+    refuse(&misfits(connection)?, Weight::Lacking, "undo that change")
+}
+
 /// True if there is anything to put right.
 pub(super) fn is_mendable(misfits: &[Misfit]) -> bool {
     misfits.iter().any(|misfit| misfit.remedy.is_some())

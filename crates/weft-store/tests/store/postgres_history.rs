@@ -61,6 +61,56 @@ fn found(address: &Address) -> Vec<String> {
     found.into_iter().map(|finding| finding.what).collect()
 }
 
+fn beside(address: &Address) -> Arc<PostgresStore> {
+    postgres::open_beside(address, &OpenOptions::default()).expect("opened")
+}
+
+#[test]
+fn the_past_is_read_beside_the_holder_who_goes_on() {
+    let address = Cluster::shared().address();
+    create(&address, &options(BlockHome::Database));
+    let store = open(&address);
+    let first = commit(&*store, &rows(1), vec![keep()]);
+    let before = past(&store, first).expect("readable");
+    let reader = beside(&address);
+    assert!(shows(&reader, first, &before));
+    let second = commit(&*store, &rows(2), Vec::new());
+    let between = past(&store, second).expect("readable");
+    assert!(shows(&reader, first, &before), "its versions were made after it was opened");
+    let last = commit(&*store, &gone(), Vec::new());
+    assert!(shows(&reader, first, &before) && shows(&beside(&address), second, &between));
+    let batch = Batch { commit: last.next(), ..batch(&*reader, &[]) };
+    assert!(reader.apply(&batch, Durability::Durable).is_err(), "it has no lease");
+    // A moment that is dropped meanwhile is no hole.
+    let view = At::new(reader.clone(), first).expect("kept");
+    commit(&*store, &[], vec![HistoryChange::First(last), HistoryChange::Forget(usize::MAX)]);
+    let error = state(&view).expect_err("dropped");
+    assert!(error.to_string().contains("is not kept any more"), "{error}");
+    // The lease is the holder's all the time, and the reader outlives it.
+    commit(&*store, &rows(3), Vec::new());
+    drop(store);
+    assert!(reader.pins().expect("readable").is_empty());
+    drop(open(&address));
+    assert!(reader.is_kept(last).is_ok());
+}
+
+#[test]
+fn a_role_that_may_only_read_reads_the_past() {
+    let roles = Roles::new();
+    roles.create(&options(BlockHome::Database));
+    let store = roles.open("owner").expect("opened");
+    let first = commit(&*store, &rows(1), vec![keep()]);
+    let before = past(&store, first).expect("readable");
+    commit(&*store, &gone(), Vec::new());
+    let role = roles.role("reader");
+    let schema = &roles.schema;
+    let open = || postgres::open_beside(&roles.address("reader"), &OpenOptions::default());
+    roles.cluster.run(&format!("GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT SELECT ON {schema}.volume TO {role}"));
+    assert!(open().is_err_and(|error| error.to_string().contains("may not SELECT rows")));
+    roles.cluster.run(&format!("GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"));
+    assert!(shows(&open().expect("opened"), first, &before));
+}
+
 /// Changes of rows of the past, and the words of the finding that tells of each.
 const DAMAGES: [(&str, &str); 7] = [
     ("fileatt_history SET uid = 7 WHERE ino = 2", "a version of its row, of commits 2 to 2, is damaged"),

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> PostgresTransaction<'a> {
     pub(in crate::postgres) fn begin(store: &'a PostgresStore) -> Result<PostgresTransaction<'a>> {
+        store.held()?;
         let mut writer = store.writer.lock();
         store.refuse_lost()?;
         writer.refresh(store)?;
