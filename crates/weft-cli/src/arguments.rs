@@ -14,7 +14,7 @@ mod signing;
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Receive, Send, Upgrade};
 pub use history::{
-    History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, SetHistory, Snapshot, SnapshotCommand,
+    History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, RenameSnapshot, SetHistory, Snapshot, SnapshotCommand,
 };
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use restoring::{Gc, Restore, RestoreSnapshot, Told, Undelete};

@@ -106,6 +106,7 @@ pub(crate) fn router(daemon: Daemon) -> Router {
         .route("/history/collect/{since}", post(collect_history))
         .route("/snapshots/create/{name}/{until}", post(create_snapshot))
         .route("/snapshots/delete/{name}", post(delete_snapshot))
+        .route("/snapshots/rename/{name}/{new}", post(rename_snapshot))
         .route("/snapshots/hold/{name}/{until}", post(hold_snapshot))
         .route("/restore", post(restore))
         .route("/history/forget", post(forget_history))
@@ -297,6 +298,10 @@ async fn create_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)):
 
 async fn delete_snapshot(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Response {
     change(shared, move |vfs| vfs.delete_snapshot(&name)).await
+}
+
+async fn rename_snapshot(State(shared): State<Arc<Shared>>, Path((name, new)): Path<(String, String)>) -> Response {
+    change(shared, move |vfs| vfs.rename_snapshot(&name, &new)).await
 }
 
 async fn hold_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)): Path<(String, i64)>) -> Response {

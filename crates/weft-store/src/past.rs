@@ -113,6 +113,9 @@ pub enum HistoryChange {
     /// Remove a pin. Harmless if there is none; `Unusable` if it is held until later than this
     /// commit.
     Unpin(CommitNo, PinKind, Vec<u8>),
+    /// Give the snapshot of a commit, with its hold, another name. Harmless if there is none of the
+    /// first name; `Unusable` if there is one of the second, of any commit.
+    Rename(CommitNo, Vec<u8>, Vec<u8>),
     /// All commits are kept from this one on, where that was an earlier one. Harmless if it was a
     /// later one; `Unusable` if this commit is earlier.
     First(CommitNo),

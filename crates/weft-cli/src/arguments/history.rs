@@ -85,6 +85,10 @@ pub enum SnapshotCommand {
     ///
     /// Exit code 0: it is deleted. 1: it could not be. 2: wrong usage.
     Delete(NamedSnapshot),
+    /// Give a snapshot another name; a hold goes along
+    ///
+    /// Exit code 0: it has the name. 1: it could not be. 2: wrong usage.
+    Rename(RenameSnapshot),
     /// Hold a snapshot: nobody can delete it before a time, nor end the history
     ///
     /// Exit code 0: it is held. 1: it could not be, or is held for longer. 2: wrong usage.
@@ -97,6 +101,14 @@ pub struct NamedSnapshot {
     pub volume: PathBuf,
     /// Name of the snapshot
     pub name: String,
+}
+
+#[derive(Args)]
+pub struct RenameSnapshot {
+    #[command(flatten)]
+    pub snapshot: NamedSnapshot,
+    /// Its new name
+    pub new: String,
 }
 
 #[derive(Args)]

@@ -1,7 +1,7 @@
 //! `weft snapshot`.
 
 use super::history::{in_target, ordered};
-use crate::arguments::{NamedSnapshot, Snapshot, SnapshotCommand};
+use crate::arguments::{NamedSnapshot, RenameSnapshot, Snapshot, SnapshotCommand};
 use crate::mounted::volume_named;
 use crate::shown;
 use anyhow::{Context, Result};
@@ -11,13 +11,14 @@ use std::process::ExitCode;
 use weft_store::{CommitRow, OpenOptions, Pin, PinKind, Timestamp};
 use weft_vfs::{Clock, SystemClock};
 
-/// Makes, lists, holds or deletes a snapshot.
+/// Makes, lists, renames, holds or deletes a snapshot.
 pub fn run(arguments: &Snapshot) -> Result<ExitCode> {
     match &arguments.command {
         SnapshotCommand::Create(create) => make(&create.snapshot, create.hold.map(|span| later(span.0)))?,
         SnapshotCommand::List(list) => print(&list.volume, list.json)?,
         SnapshotCommand::Restore(restore) => super::restore::snapshot(restore)?,
         SnapshotCommand::Delete(snapshot) => delete(snapshot)?,
+        SnapshotCommand::Rename(snapshot) => rename(snapshot)?,
         SnapshotCommand::Hold(hold) => hold_until(&hold.snapshot, later(hold.time.0))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -43,6 +44,13 @@ fn delete(snapshot: &NamedSnapshot) -> Result<()> {
     let order = format!("/snapshots/delete/{}", in_target(name));
     let deleted = ordered(volume, &order, |vfs| vfs.delete_snapshot(name));
     deleted.with_context(|| format!("cannot delete a snapshot of volume {}", shown::path(volume))).map(drop)
+}
+
+fn rename(RenameSnapshot { snapshot, new }: &RenameSnapshot) -> Result<()> {
+    let NamedSnapshot { volume, name } = snapshot;
+    let order = format!("/snapshots/rename/{}/{}", in_target(name), in_target(new));
+    let renamed = ordered(volume, &order, |vfs| vfs.rename_snapshot(name, new));
+    renamed.with_context(|| format!("cannot rename a snapshot of volume {}", shown::path(volume))).map(drop)
 }
 
 fn hold_until(snapshot: &NamedSnapshot, until: Timestamp) -> Result<()> {

@@ -37,6 +37,18 @@ fn not_kept(commit: CommitNo) -> Error {
     Error::Unusable(format!("commit {} is not kept", commit.0))
 }
 
+/// Gives the snapshot that `from` names the name `to`.
+fn rename(pins: &mut BTreeMap<PinKey, Pin>, from: &PinKey, to: &[u8]) -> Result<()> {
+    if pins.keys().any(|(_, kind, name)| *kind == PinKind::Snapshot && name == to) {
+        return Err(Error::Unusable(format!("there is a snapshot '{}' already", String::from_utf8_lossy(to))));
+    }
+    if let Some(pin) = pins.remove(from) {
+        let pin = Pin { name: to.to_vec(), ..pin };
+        pins.insert(key(&pin), pin);
+    }
+    Ok(())
+}
+
 impl Kept {
     /// The `history` and `pins` that there are, with the changes of `batch` made.
     pub(crate) fn changed(history: Option<History>, pins: Vec<Pin>, batch: &Batch) -> Result<Kept> {
@@ -89,6 +101,10 @@ impl Kept {
             HistoryChange::End => self.end()?,
             HistoryChange::Pin(pin) => self.pin(pin, batch.commit)?,
             HistoryChange::Unpin(commit, kind, name) => self.unpin(&(*commit, *kind, name.clone()), batch)?,
+            HistoryChange::Rename(commit, from, to) => {
+                let from = (*commit, PinKind::Snapshot, from.clone());
+                rename(&mut self.pins, &from, to)?;
+            }
             HistoryChange::First(first) => self.move_first(*first, batch.commit)?,
             HistoryChange::Empty(ino) => self.emptied.push(*ino),
             HistoryChange::Forget(limit) => self.forget = self.forget.saturating_add(*limit),

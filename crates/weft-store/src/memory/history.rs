@@ -111,6 +111,16 @@ impl Past {
         Ok(())
     }
 
+    fn rename(&mut self, from: (CommitNo, PinKind, Vec<u8>), to: &[u8]) -> Result<()> {
+        if self.pins.values().any(|pin| pin.kind == PinKind::Snapshot && pin.name == to) {
+            return Err(Error::Unusable("there is a snapshot of that name".into()));
+        }
+        if let Some(pin) = self.pins.remove(&from) {
+            self.pins.insert((from.0, from.1, to.to_vec()), Pin { name: to.to_vec(), ..pin });
+        }
+        Ok(())
+    }
+
     fn move_first(&mut self, first: CommitNo, now: CommitNo) -> Result<()> {
         if first > now {
             return Err(Error::Unusable(format!("commit {} has not been yet", first.0)));
@@ -182,10 +192,14 @@ fn change_one(past: &mut Option<Past>, change: &HistoryChange, batch: &Batch, ro
         (HistoryChange::Pin(pin), Some(past)) => past.pin(pin, batch.commit)?,
         (HistoryChange::Pin(_), None) => return Err(crate::past::no_history()),
         (HistoryChange::Unpin(commit, kind, name), Some(past)) => past.unpin((*commit, *kind, name.clone()), batch)?,
+        (HistoryChange::Rename(commit, from, to), Some(past)) => {
+            past.rename((*commit, PinKind::Snapshot, from.clone()), to)?;
+        }
         (HistoryChange::First(first), Some(past)) => past.move_first(*first, batch.commit)?,
         (HistoryChange::Empty(ino), Some(past)) => past.empty(*ino, rows),
         (HistoryChange::Forget(limit), Some(past)) => past.forget(*limit),
         (HistoryChange::End | HistoryChange::Unpin(..) | HistoryChange::First(_), None)
+        | (HistoryChange::Rename(..), None)
         | (HistoryChange::Empty(_) | HistoryChange::Forget(_), None) => {}
     }
     Ok(())

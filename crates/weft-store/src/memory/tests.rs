@@ -187,6 +187,19 @@ fn a_pin_is_not_removed_before_its_time() {
 }
 
 #[test]
+fn a_snapshot_gets_another_name_and_its_hold_goes_along() {
+    let store = store();
+    let begun = change(&store, &[keep()]).expect("applied");
+    let held = Some(Timestamp(i64::MAX));
+    let rename = |from: &[u8], to: &[u8]| HistoryChange::Rename(begun, from.to_vec(), to.to_vec());
+    change(&store, &[HistoryChange::Pin(snapshot(begun, "s", held)), rename(b"s", b"t")]).expect("applied");
+    assert_eq!(store.pins().expect("readable"), [snapshot(begun, "t", held)]);
+    refused(change(&store, &[HistoryChange::Pin(snapshot(begun, "s", None)), rename(b"s", b"t")]));
+    change(&store, &[rename(b"s", b"u")]).expect("harmless");
+    assert_eq!(store.pins().expect("readable"), [snapshot(begun, "t", held)]);
+}
+
+#[test]
 fn history_does_not_end_while_there_are_snapshots() {
     let store = store();
     change(&store, &[HistoryChange::End]).expect("there is none to end");

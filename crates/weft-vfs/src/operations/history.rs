@@ -48,6 +48,16 @@ impl Vfs {
         })
     }
 
+    /// Gives the snapshot `from`, with its hold, the name `to`. Refused if there is one of that
+    /// name, or if it could be taken for a time or a path.
+    pub fn rename_snapshot(&self, from: &str, to: &str) -> Result<CommitNo> {
+        refuse_name(to)?;
+        self.change_history(|_, _| {
+            let Pin { commit, name, .. } = self.snapshot(from)?;
+            Ok(vec![HistoryChange::Rename(commit, name, to.as_bytes().to_vec())])
+        })
+    }
+
     /// Holds the snapshot `name`, which nobody removes before `until`. Refused if it is held for
     /// longer.
     pub fn hold_snapshot(&self, name: &str, until: Timestamp) -> Result<CommitNo> {
@@ -71,12 +81,26 @@ impl Vfs {
 fn refuse_name(name: &str) -> Result<()> {
     let is_path = name.contains(['/', '\0']) || matches!(name, "." | "..");
     let is_found = name.parse::<Moment>().is_ok_and(|moment| moment == Moment::Snapshot(name.to_owned()));
-    match is_found && !is_path && name.len() <= NAME_BYTES_MAX && !name.contains(char::is_control) {
+    match is_found
+        && !is_path
+        && !is_like_a_moment(name)
+        && name.len() <= NAME_BYTES_MAX
+        && !name.contains(char::is_control)
+    {
         true => Ok(()),
         false => Err(refused(format!(
             "'{name}' cannot be the name of a snapshot: it must be no time and no path, and not begin with '@' or '-'"
         ))),
     }
+}
+
+/// True of a name that people take for a moment, though it is read as none: a length of time
+/// ('1h'), a clock ('12:30'), or a date that is cut short ('2026-11').
+fn is_like_a_moment(name: &str) -> bool {
+    let is_span = format!("-{name}").parse::<Moment>().is_ok();
+    let of_clocks = |byte: u8| byte.is_ascii_digit() || b"-:/.+TtZz ".contains(&byte);
+    let is_clock = name.contains(':') || name.as_bytes().get(4) == Some(&b'-');
+    is_span || name.bytes().all(of_clocks) && is_clock || matches!(name, "today" | "tomorrow")
 }
 
 fn refused(why: String) -> Error {

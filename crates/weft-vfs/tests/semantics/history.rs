@@ -60,12 +60,49 @@ fn times_of_commits_do_not_go_back_with_the_clock() {
 }
 
 #[test]
+fn a_renamed_snapshot_is_the_same_moment_and_stays_held() {
+    let volume = Volume::new();
+    keep(&volume);
+    let why = |result: Result<weft_store::CommitNo>| result.expect_err("refused").to_string();
+    let (first, _) =
+        (volume.vfs.create_snapshot("a", Some(Timestamp(i64::MAX))).expect("made"), snapshot(&volume, "b"));
+    assert!(why(volume.vfs.rename_snapshot("a", "b")).contains("there is a snapshot 'b' already"));
+    assert!(why(volume.vfs.rename_snapshot("c", "d")).contains("there is no snapshot 'c'"));
+    assert!(why(volume.vfs.rename_snapshot("a", "@5")).contains("cannot be the name"));
+    volume.vfs.rename_snapshot("a", "c").expect("renamed");
+    let pins = volume.store.pins().expect("readable");
+    let names = pins.iter().map(|pin| (pin.commit, &*pin.name)).collect::<Vec<_>>();
+    assert!(names.contains(&(first, b"c")) && names.len() == 2, "{names:?}");
+    assert!(why(volume.vfs.delete_snapshot("c")).contains("held"));
+}
+
+#[test]
 fn snapshots_have_names_of_their_own_and_are_held() {
     let volume = Volume::new();
     keep(&volume);
     let why = |result: Result<weft_store::CommitNo>| result.expect_err("refused").to_string();
-    for name in ["", "now", "yesterday", "@5", "-5m", "2026-11-28", "a/b", "..", "a\nb", &"x".repeat(256)] {
+    for name in [
+        "",
+        "now",
+        "yesterday",
+        "@5",
+        "-5m",
+        "2026-11-28",
+        "1h",
+        "2h30m",
+        "12:30",
+        "2026-11",
+        "today",
+        "a/b",
+        "..",
+        "a\nb",
+        &"x".repeat(256),
+    ] {
         assert!(why(volume.vfs.create_snapshot(name, None)).contains("cannot be the name"), "{name}");
+    }
+    for name in ["release-1.2", "1.2", "2026-11-28-release", "hourly"] {
+        volume.vfs.create_snapshot(name, None).expect(name);
+        volume.vfs.delete_snapshot(name).expect(name);
     }
     volume.clock.set(Timestamp(1000));
     let first = volume.vfs.create_snapshot("kept", Some(Timestamp(5000))).expect("made");
