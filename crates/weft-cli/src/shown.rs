@@ -33,6 +33,17 @@ pub fn time(time: Timestamp) -> String {
     time.map_or_else(|| seconds.to_string(), |time| humantime::format_rfc3339_seconds(time).to_string())
 }
 
+/// Returns the same with the fraction of a second, if it has one: given to `--at` it is that time
+/// again.
+pub fn exact_time(exact: Timestamp) -> String {
+    let (_, nanoseconds) = exact.parts();
+    let shown = time(exact);
+    match shown.strip_suffix('Z') {
+        Some(whole) if nanoseconds > 0 => format!("{whole}.{nanoseconds:09}Z"),
+        _ => shown,
+    }
+}
+
 /// Returns a message with unprintable characters escaped; backslashes stay.
 pub fn message(text: &str) -> String {
     weft_vfs::printable(text)

@@ -173,6 +173,7 @@ Examples:
 pub const LOG: &str = "\
 Examples:
     weft log photos.weft
+    weft log --since -2h photos.weft
     weft log -n 10 /mnt/photos";
 
 pub const PIPE: &str = "\

@@ -24,6 +24,9 @@ pub struct Prove {
 pub struct Log {
     /// The volume, or the directory where it is mounted
     pub volume: PathBuf,
+    /// List those of this moment and later ones, as of 'weft mount'
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub since: Option<Moment>,
     /// List so many at most
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub limit: Option<usize>,

@@ -144,6 +144,32 @@ fn the_past_in_postgresql_is_read_beside_a_mount_that_goes_on_writing() {
 }
 
 #[test]
+fn the_log_is_limited_to_a_moment_and_its_times_name_the_commits_again() {
+    let place = Place::new();
+    place.weft(&["init", "--history", ALL, "v"]).well();
+    place.weft(&["snapshot", "create", "v", "one"]).well();
+    place.weft(&["snapshot", "create", "v", "two"]).well();
+    let list = |since: &str| place.weft(&["log", "--json", "--since", since, "v"]).json();
+    let numbers = |listed: &serde_json::Value| {
+        let all = listed.as_array().unwrap().iter();
+        all.map(|commit| commit["number"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let all = list("-1h");
+    let first = numbers(&all).into_iter().min().unwrap();
+    let last = numbers(&all)[0];
+    assert_eq!(numbers(&all), (first..=last).rev().collect::<Vec<_>>());
+    assert_eq!(numbers(&list(&format!("@{last}"))), [last]);
+    let one = place.weft(&["snapshot", "list", "--json", "v"]).json()[0]["commit"].as_u64().unwrap();
+    assert_eq!(numbers(&list("one")), (one..=last).rev().collect::<Vec<_>>());
+    place.weft(&["log", "--since", "three", "v"]).could_not(&["there is no snapshot 'three'"]);
+    for commit in all.as_array().unwrap() {
+        let (number, time) = (commit["number"].as_u64().unwrap(), commit["time"].as_str().unwrap());
+        assert_eq!(numbers(&list(time)), (number..=last).rev().collect::<Vec<_>>(), "{time}");
+    }
+    assert!(place.weft(&["log", "v"]).well().contains(all[0]["time"].as_str().unwrap()));
+}
+
+#[test]
 fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
     let place = Place::new();
     place.weft(&["init", "v"]).well();
@@ -231,7 +257,12 @@ fn snapshots_are_made_of_a_busy_mount_and_stay_until_they_are_deleted() {
     );
     place.weft(&["export", "--at", "first one", "v", "then"]).well();
     assert_eq!(std::fs::read(place.path("then/file")).unwrap(), b"before");
+    place.weft(&["snapshot", "rename", "m", "held", "first one"]).fails_with("there is a snapshot 'first one' already");
+    place.weft(&["snapshot", "rename", "m", "held", "still held"]).well();
+    place.weft(&["snapshot", "delete", "m", "still held"]).fails_with("held");
     place.umount();
+    place.weft(&["snapshot", "rename", "v", "still held", "held"]).well();
+    place.weft(&["snapshot", "delete", "v", "still held"]).fails_with("there is no snapshot 'still held'");
     place.weft(&["history", "set", "v", "off"]).fails_with("snapshots");
     let listed = place.weft(&["snapshot", "list", "--json", "v"]).json();
     assert_eq!(listed[0]["name"], "first one");
