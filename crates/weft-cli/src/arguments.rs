@@ -169,10 +169,12 @@ pub enum Command {
     /// read.
     #[command(after_long_help = examples::PROVE)]
     VerifyProof(VerifyProof),
-    /// List a volume's commits with the digests of the trees they left, the last first
+    /// List a volume's commits, or the changes of a file that its history keeps, the last first
     ///
-    /// Each commit names the one before it by its digest. Exit code 0: all that are listed do. 1:
-    /// one does not.
+    /// Commits are listed with the digests of the trees they left. Each commit names the one before
+    /// it by its digest. A file or directory is listed with its size, its digest and the kinds of
+    /// each change; it is followed by its inode, whatever it was called. Exit code 0: all commits
+    /// that are listed follow from those before. 1: one does not, or nothing could be read.
     #[command(after_long_help = examples::LOG)]
     Log(Log),
     /// Tell what a volume keeps of its past, or set the rule by which it keeps it

@@ -174,7 +174,9 @@ pub const LOG: &str = "\
 Examples:
     weft log photos.weft
     weft log --since -2h photos.weft
-    weft log -n 10 /mnt/photos";
+    weft log -n 10 /mnt/photos
+    weft log /mnt/photos/2026/list.txt
+    weft log --since yesterday photos.weft:2026";
 
 pub const PIPE: &str = "\
 Examples:

@@ -22,7 +22,9 @@ pub struct Prove {
 
 #[derive(Args)]
 pub struct Log {
-    /// The volume, or the directory where it is mounted
+    /// The volume, or the directory where it is mounted; or a file or directory in it, as
+    /// VOLUME:PATH or by its path in the mount
+    #[arg(value_name = "VOLUME|PATH")]
     pub volume: PathBuf,
     /// List those of this moment and later ones, as of 'weft mount'
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]

@@ -1,9 +1,12 @@
 //! `weft log`.
 
+mod changes;
+
 use crate::arguments::Log;
 use crate::mounted::volume_named;
 use crate::shown;
 use anyhow::{Context, Result};
+use changes::Subject;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use weft_digest::hex;
@@ -12,6 +15,12 @@ use weft_vfs::{Clock, SystemClock};
 
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
 pub fn run(arguments: &Log) -> Result<ExitCode> {
+    if let Some(subject) = Subject::find(&arguments.volume)? {
+        crate::notes::tell_of_waiting(&subject.location);
+        let since = arguments.since.as_ref().map(|moment| Since::find(&subject.location, moment)).transpose()?;
+        subject.print(since.as_ref(), arguments.limit, arguments.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let location = volume_named(&arguments.volume)?;
     let engine = location.engine();
     crate::notes::tell(engine.note(false));

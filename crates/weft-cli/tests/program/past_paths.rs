@@ -52,6 +52,37 @@ fn programs_find_in_each_moment_what_was_there_then() {
 }
 
 #[test]
+fn each_kept_change_of_a_file_is_listed_whatever_it_was_called() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", "all forever"]).well();
+        let step = |script: &str| {
+            place.sh(script).well();
+            place.weft(&["sync", "m"]).well();
+        };
+        step("mkdir a b && echo one >a/file");
+        step("echo second >a/file");
+        step("chmod 600 a/file");
+        step("mv a/file b/other && ln b/other a/again");
+        step("cat b/other >/dev/null");
+        let told = place.weft(&["log", "--json", "m/b/other"]).json();
+        let of = |key: &str| told.as_array().unwrap().iter().map(|change| change[key].to_string()).collect::<Vec<_>>();
+        assert_eq!(of("changed"), ["[\"links\"]", "[\"mode\"]", "[\"content\"]", "[\"made\"]"], "{told:#}");
+        assert_eq!(of("size"), ["7", "7", "7", "4"]);
+        let digests = of("digest");
+        assert!(digests[0] == digests[2] && digests[2] != digests[3], "{digests:?}");
+        let file = place.weft(&["digest", "m/b/other"]).well();
+        assert!(digests[0].contains(file.split(' ').next().unwrap()));
+        assert_eq!(place.weft(&["log", "-n", "2", "m/a/again"]).well().lines().count(), 2);
+        assert_eq!(place.weft(&["log", &format!("{volume}:b/other")]).well().lines().count(), 4);
+        let second = told[1]["time"].as_str().unwrap();
+        assert_eq!(place.weft(&["log", "--since", second, "m/b/other"]).well().lines().count(), 2);
+        place.weft(&["log", "m/a/file"]).could_not(&["has no a/file", "weft undelete"]);
+        let directory = place.weft(&["log", "--json", "m/a"]).json();
+        assert_eq!(directory[0]["changed"][0], "content", "{directory:#}");
+    });
+}
+
+#[test]
 fn an_entry_of_the_same_name_wins_and_the_name_can_be_another_or_none() {
     let Some(place) = Place::to_mount() else { return };
     place.weft(&["init", "v"]).well();
