@@ -491,9 +491,9 @@ pub struct Mount {
     /// mounted at the directory), allow_other, and what is described below: writeback, keep-awake,
     /// no-idle-policy, opens, no-opens, no-confinement, accept-loss, portmap, and with values
     /// (commit-interval=5) commit-interval, dirty-max, metadata-cache, block-cache, read-ahead,
-    /// shared-memory, memo, temporary, keys, links, at, exported-stages, transport, placement, log,
-    /// wait, lease, patience, disk-cache, disk-cache-size, nfs, exports, grace, tls-certificate,
-    /// tls-key, tls-clients
+    /// shared-memory, memo, temporary, keys, links, at, history-name, exported-stages, transport,
+    /// placement, log, wait, lease, patience, disk-cache, disk-cache-size, nfs, exports, grace,
+    /// tls-certificate, tls-key, tls-clients
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Stay in the foreground, messages on standard error

@@ -76,7 +76,7 @@ fn each_kept_change_of_a_file_is_listed_whatever_it_was_called() {
         assert_eq!(place.weft(&["log", &format!("{volume}:b/other")]).well().lines().count(), 4);
         let second = told[1]["time"].as_str().unwrap();
         assert_eq!(place.weft(&["log", "--since", second, "m/b/other"]).well().lines().count(), 2);
-        place.weft(&["log", "m/a/file"]).could_not(&["has no a/file", "weft undelete"]);
+        place.weft(&["log", "m/a/file"]).failed(&["has no", "a/file", "weft undelete"]);
         let directory = place.weft(&["log", "--json", "m/a"]).json();
         assert_eq!(directory[0]["changed"][0], "content", "{directory:#}");
     });
