@@ -54,6 +54,9 @@ impl Vfs {
         refuse_name(to)?;
         self.change_history(|_, _| {
             let Pin { commit, name, .. } = self.snapshot(from)?;
+            if self.find_snapshot(to)?.is_some() {
+                return Err(refused(format!("there is a snapshot '{to}' already")));
+            }
             Ok(vec![HistoryChange::Rename(commit, name, to.as_bytes().to_vec())])
         })
     }

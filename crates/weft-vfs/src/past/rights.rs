@@ -92,7 +92,11 @@ impl Vfs {
                 let list = inode.xattrs.as_ref().map(|xattrs| xattrs.map.get(ACCESS_ACL).cloned());
                 (inode.row.clone(), list)
             };
-            (state.tree.finished, state.tree.inodes.peek(&ino).filter(|inode| !inode.dead).map(look))
+            let known = state.tree.inodes.peek(&ino);
+            if known.is_some_and(|inode| inode.dead) {
+                return Ok(None);
+            }
+            (state.tree.finished, known.map(look))
         };
         match in_memory {
             Some((row, Some(list))) => return Ok(Some(subject(&row, list.and_then(|list| Acl::parse(&list).ok())))),
