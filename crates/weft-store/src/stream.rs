@@ -4,9 +4,10 @@
 //! A stream is records (`codec`) in frames with checksums (`frame`). It knows rows and blocks, and
 //! no engine: what one engine sends the other one receives. A *part* is the tree of one commit, or
 //! what that commit changed of the tree of the part before; a stream has one part, or one for each
-//! snapshot. [`send`] reads a [`Store`], as of a commit where history is kept. [`Incoming`] reads a
-//! stream and verifies it: that its records make a tree (`shape`), and that the tree has the digest
-//! that was sent. Nothing is committed to a volume in use before a part is whole.
+//! snapshot. [`send`] reads a [`Store`](crate::Store), as of a commit where history is kept.
+//! [`Incoming`] reads a stream and verifies it: that its records make a tree (`shape`), and that
+//! the tree has the digest that was sent. Nothing is committed to a volume in use before a part is
+//! whole.
 //!
 //! The format is `docs/reference/stream.md`.
 
