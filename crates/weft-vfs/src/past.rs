@@ -134,6 +134,9 @@ impl Vfs {
         *self.past.readers.write() = readers;
         self.state.lock().reserved = self.past.reserved_name();
         self.past.views.clear();
+        // Whoever keeps attributes keeps rights that may not hold any more.
+        let numbers = self.past.numbers.all();
+        self.announce_to_all(numbers.into_iter().map(|ino| crate::Change::Attributes { ino }));
         Ok(())
     }
 }

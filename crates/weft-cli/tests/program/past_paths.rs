@@ -139,7 +139,9 @@ fn users_see_of_the_past_what_they_could_see_then_and_can_see_now() {
         assert!(may(1001, "cat shown/file"));
         assert!(!may(1001, "cat shown/.weft/at/deep/file"), "it lay in a closed directory then");
         assert!(may(0, "cat shown/.weft/at/deep/file"));
+        assert!(may(1001, "cat .weft/at/then/open/suid"));
         place.weft(&["history", "set", "m", "all forever", "--for", "owner"]).well();
+        assert!(!may(1001, "cat .weft/at/then/open/suid"), "also where the kernel knew it");
         assert!(may(1000, "cat .weft/at/then/open/own") && !may(1001, "cat .weft/at/deep/hidden/open/suid"));
         place.weft(&["history", "set", "m", "all forever", "--for", "root"]).well();
         assert!(!may(1000, "ls .weft") && may(0, "cat .weft/at/then/open/leak"));

@@ -114,6 +114,11 @@ impl Numbers {
         table.of_inode.range((ino, Ino(0))..=(ino, Ino(u64::MAX))).map(|(_, number)| *number).collect()
     }
 
+    /// All numbers.
+    pub(super) fn all(&self) -> Vec<Ino> {
+        self.table.lock().known.keys().copied().collect()
+    }
+
     fn hash(&self, identity: Identity, attempt: u64) -> Ino {
         let bytes = [&self.uuid[..], &attempt.to_be_bytes(), &identity.to_bytes()].concat();
         let digest = weft_digest::digest(&bytes);
