@@ -50,13 +50,6 @@ pub(crate) struct CommitState {
     in_doubt: Option<(PendingCommit, Durability)>,
 }
 
-impl CommitState {
-    /// True if a commit is in doubt.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.in_doubt.is_some()
-    }
-}
-
 impl Vfs {
     /// All operations before the call are durable when it returns (POSIX fsync(), sync()).
     /// `NoSpace` or `Io` when they cannot be made durable: they stay in memory and are tried again.
@@ -236,19 +229,21 @@ impl Vfs {
     pub fn commit_durably(&self) -> Result<CommitNo> {
         if !self.options.read_only {
             let target = self.state.lock().tree.counters.op;
-            let mut turn = self.committing.lock();
-            let is_done = {
-                let state = self.state.lock();
-                state.committed.min(state.durable) >= target && state.tree.dirty_bytes == 0
-            };
-            if !is_done {
-                self.commit_once(&mut turn, Durability::Durable)?;
-            }
-            drop(turn);
+            self.commit_pending(&mut self.committing.lock(), target)?;
             self.name_commit(target)?;
             self.refuse_lost()?;
         }
         Ok(self.last_commit().0)
+    }
+
+    /// Commits durably, unless operations up to `target` and all else that changed are durable and
+    /// nothing is in doubt. The caller has the turn to commit.
+    pub(crate) fn commit_pending(&self, turn: &mut CommitState, target: OpNo) -> Result<()> {
+        let is_clean = {
+            let state = self.state.lock();
+            state.committed.min(state.durable) >= target && state.tree.dirty_bytes == 0
+        };
+        if is_clean && turn.in_doubt.is_none() { Ok(()) } else { self.commit_once(turn, Durability::Durable) }
     }
 
     /// Commits until operation `target` is committed, or durable.

@@ -121,13 +121,7 @@ impl Vfs {
         for _ in 0..PLANS_MAX {
             let mut turn = self.committing.lock();
             let op = self.state.lock().tree.counters.op;
-            let is_clean = {
-                let state = self.state.lock();
-                state.committed.min(state.durable) >= op && state.tree.dirty_bytes == 0
-            };
-            if !is_clean || turn.is_in_doubt() {
-                self.commit_once(&mut turn, Durability::Durable)?;
-            }
+            self.commit_pending(&mut turn, op)?;
             let then = moment.commit(&*self.store, self.now())?;
             let plan = plan::make(self, request, &path, then)?;
             if request.is_rehearsal {

@@ -58,13 +58,7 @@ impl Vfs {
         }
         let target = self.state.lock().tree.counters.op;
         let mut turn = self.committing.lock();
-        let is_clean = {
-            let state = self.state.lock();
-            state.committed.min(state.durable) >= target && state.tree.dirty_bytes == 0
-        };
-        if !is_clean || turn.in_doubt.is_some() {
-            self.commit_once(&mut turn, Durability::Durable)?;
-        }
+        self.commit_pending(&mut turn, target)?;
         let header = self.store.header()?;
         let time = self.commit_time();
         let history = make(&header, time)?;
