@@ -159,6 +159,12 @@ pub trait PastStore: RowStore {
         Err(no_history())
     }
 
+    /// The row of inode `ino` as of `commit`, and the commit that wrote it; none if there was no
+    /// such inode.
+    fn row_at(&self, commit: CommitNo, ino: Ino) -> Result<Option<(InodeRow, CommitNo)>> {
+        Ok(self.inodes_at(commit, ino, 1)?.pop().filter(|(row, _)| row.ino == ino))
+    }
+
     /// As [`crate::RowStore::name`], as of `commit`.
     fn name_at(&self, _commit: CommitNo, _parent: Ino, _name: &Name) -> Result<Option<NameRow>> {
         Err(no_history())

@@ -26,6 +26,11 @@ pub trait RowStore: Send + Sync {
     /// Up to `limit` inodes numbered `from` or above, ascending.
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>>;
 
+    /// The row of inode `ino`; none if there is no such inode.
+    fn row_of(&self, ino: Ino) -> Result<Option<InodeRow>> {
+        Ok(self.inodes(ino, 1)?.pop().filter(|row| row.ino == ino))
+    }
+
     /// The entry `name` of the directory `parent`.
     fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>>;
 
@@ -94,7 +99,7 @@ pub trait RowStore: Send + Sync {
     /// with what its digest says of them. `Corrupt` if the row of what one of them names is gone.
     fn listed(&self, parent: Ino, after: Cookie, limit: usize) -> Result<Vec<ListedRow>> {
         let listed = |name: NameRow| {
-            let inode = self.inodes(name.ino, 1)?.pop().filter(|inode| inode.ino == name.ino);
+            let inode = self.row_of(name.ino)?;
             let permissions = inode.ok_or_else(|| Error::Corrupt(missing::inode(name.ino)))?.permissions;
             Ok(ListedRow { permissions, digest: self.digest(name.ino)?, name })
         };

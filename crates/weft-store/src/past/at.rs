@@ -94,14 +94,20 @@ impl At {
         if let Some(since) = self.written.lock().get(ino) {
             return Ok(Some(since));
         }
-        self.inodes(ino, INODES_READ)?;
+        self.read_inodes(ino, INODES_READ)?;
         Ok(self.written.lock().get(ino))
+    }
+
+    /// Reads inodes as they were, and remembers the commits that wrote them.
+    fn read_inodes(&self, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        let rows = self.store.inodes_at(self.commit, from, limit)?;
+        self.written.lock().note(&rows);
+        Ok(rows)
     }
 
     /// The row of `ino`, as it was.
     fn inode(&self, ino: Ino) -> Result<Option<InodeRow>> {
-        let found = self.store.inodes_at(self.commit, ino, 1)?.pop();
-        Ok(found.map(|(row, _)| row).filter(|row| row.ino == ino))
+        Ok(self.store.row_at(self.commit, ino)?.map(|(row, _)| row))
     }
 
     /// Has `visit` look at the blocks of a file whose row is `row`, some at a time.
@@ -159,8 +165,7 @@ impl RowStore for At {
     }
 
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
-        let rows = self.store.inodes_at(self.commit, from, limit)?;
-        self.written.lock().note(&rows);
+        let rows = self.read_inodes(from, limit)?;
         let mut rows = rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>();
         if let Some(filter) = &self.filter {
             rows.iter_mut().try_for_each(|row| filter.inode(row))?;

@@ -30,7 +30,7 @@ struct Changed {
 
 /// Returns the row of `ino`, if a name leads to it.
 fn named(store: &dyn Store, ino: Ino) -> Result<Option<InodeRow>> {
-    Ok(store.inodes(ino, 1)?.pop().filter(|row| row.ino == ino && row.nlink > 0))
+    Ok(store.row_of(ino)?.filter(|row| row.nlink > 0))
 }
 
 impl Sender<'_, '_> {

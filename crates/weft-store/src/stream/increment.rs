@@ -66,11 +66,6 @@ struct Current {
     next_index: u64,
 }
 
-/// The row of `ino` in `store`.
-fn row_of(store: &dyn Store, ino: Ino) -> Result<Option<InodeRow>> {
-    Ok(store.inodes(ino, 1)?.pop().filter(|row| row.ino == ino))
-}
-
 impl<'a> Increment<'a> {
     /// Begins to receive `part`, which begins from a commit. `Unusable` if that is not the last
     /// commit of `store`.
@@ -116,7 +111,7 @@ impl<'a> Increment<'a> {
     fn inode(&mut self, base: Option<Digest>, row: InodeRow) -> Result<()> {
         self.end_inode()?;
         refuse_row(&row, self.part.next_id, self.block_size)?;
-        let there = row_of(self.store, row.ino)?;
+        let there = self.store.row_of(row.ino)?;
         let old = self.compared(row.ino, there.clone(), base)?;
         if old.as_ref().is_some_and(|old| old.kind != row.kind || old.generation != row.generation) {
             return Err(wrong(&format!("inode {} becomes another one", row.ino.0)));
@@ -187,7 +182,7 @@ impl<'a> Increment<'a> {
 
     fn gone(&mut self, ino: Ino, base: Digest) -> Result<()> {
         self.end_inode()?;
-        let old = self.compared(ino, row_of(self.store, ino)?, Some(base))?;
+        let old = self.compared(ino, self.store.row_of(ino)?, Some(base))?;
         self.add(ino, old, None)?;
         self.pending.batch.inodes.push(InodeChange::Remove(ino));
         Ok(())
@@ -295,7 +290,7 @@ impl<'a> Increment<'a> {
         let is_there = self.changed.get(&parent).is_some_and(|parent| parent.new.is_some());
         let child = match self.changed.get(&ino) {
             Some(changed) => changed.new.clone(),
-            None => row_of(self.store, ino)?.filter(|row| row.nlink > 0),
+            None => self.store.row_of(ino)?.filter(|row| row.nlink > 0),
         };
         let child = child.filter(|child| is_there && child.kind == kind).ok_or_else(unlike)?;
         let is_position = (COOKIE_MIN..self.part.next_id).contains(&cookie.0);
@@ -371,7 +366,7 @@ impl<'a> Increment<'a> {
         while at != Ino::ROOT && !known.contains_key(&at) {
             let row = match self.changed.get(&at) {
                 Some(changed) => changed.new.clone(),
-                None => row_of(self.store, at)?,
+                None => self.store.row_of(at)?,
             };
             let row = row.filter(|row| row.kind == Kind::Directory && way.insert(at));
             at = row.ok_or_else(|| wrong(&format!("directory {} does not lead to the root", ino.0)))?.parent;

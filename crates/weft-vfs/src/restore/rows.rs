@@ -45,8 +45,7 @@ impl<'a> Rows<'a> {
 
     /// Inode `ino`, if it was there.
     pub(super) fn inode(&self, ino: Ino) -> weft_store::Result<Option<Versioned>> {
-        let found = self.store.inodes_at(self.commit, ino, 1)?.pop();
-        Ok(found.filter(|(row, _)| row.ino == ino))
+        self.store.row_at(self.commit, ino)
     }
 
     /// Those of `wanted`, which is ascending, that were there.
