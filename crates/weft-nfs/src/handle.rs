@@ -8,7 +8,7 @@
 
 use crate::status::Status;
 use smallvec::SmallVec;
-use weft_vfs::{FileId, Generation, Ino, MADE_BYTES, NodeOfPast, Secret};
+use weft_vfs::{FileId, Generation, Ino, PAST_NODE_BYTES, PastNode, Secret};
 
 /// Longest handle that anybody has (RFC 1813 2.4, `NFS3_FHSIZE`; NFS 4 has 128).
 pub(crate) const HANDLE_BYTES_MAX: usize = 64;
@@ -34,7 +34,7 @@ pub(crate) enum Named {
     /// An inode of the volume.
     Present(FileId),
     /// A node of its past.
-    Past(NodeOfPast, Generation),
+    Past(PastNode, Generation),
 }
 
 /// Key that makes and verifies handles.
@@ -98,8 +98,8 @@ fn parse(named: &[u8]) -> Option<Handle> {
     let file = match *version {
         VERSION => Named::Present(FileId { ino: Ino(u64::from_be_bytes(file.try_into().ok()?)), generation }),
         VERSION_OF_PAST => {
-            let node: &[u8; MADE_BYTES] = file.try_into().ok()?;
-            Named::Past(NodeOfPast::from_bytes(node)?, generation)
+            let node: &[u8; PAST_NODE_BYTES] = file.try_into().ok()?;
+            Named::Past(PastNode::from_bytes(node)?, generation)
         }
         _ => return None,
     };
@@ -109,14 +109,14 @@ fn parse(named: &[u8]) -> Option<Handle> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_vfs::{CommitNo, InodeOfPast};
+    use weft_vfs::{CommitNo, PastInode};
 
     const HANDLE: Handle = Handle { export: Ino(1), file: Named::Present(FileId { ino: Ino(1 << 40), generation: 7 }) };
 
     #[test]
     fn a_handle_of_the_past_opens_to_what_was_sealed() {
         let key = HandleKey::new([1; 32]);
-        let node = NodeOfPast::Inode(InodeOfPast { commit: CommitNo(9), top: Ino(1), ino: Ino(1 << 40) });
+        let node = PastNode::Inode(PastInode { commit: CommitNo(9), top: Ino(1), ino: Ino(1 << 40) });
         let handle = Handle { export: Ino(1), file: Named::Past(node, 7) };
         let sealed = key.seal(&handle);
         assert!(sealed.len() <= HANDLE_BYTES_MAX && !sealed.spilled());

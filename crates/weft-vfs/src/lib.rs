@@ -37,7 +37,7 @@ pub use message::{is_plain, keep_messages, printable, push_printable, repeat_mes
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decode as decode_entries};
 pub use options::{AtimePolicy, HISTORY_NAME, Options};
-pub use past::{InodeOfPast, Lasting, MADE_BYTES, MovingName, NodeOfPast};
+pub use past::{Lasting, MovingName, PAST_NODE_BYTES, PastInode, PastNode};
 pub use requester::{Requester, request_number, requester, set_requester};
 pub use restore::{Effect, PathEffect, RestoreError, RestoreReport, RestoreRequest, Target};
 pub use secrets::Secret;

@@ -19,7 +19,6 @@ mod rights;
 mod views;
 
 use crate::volume::Vfs;
-use node::{PastInode, PastNode};
 use numbers::Numbers;
 use parking_lot::RwLock;
 use rights::PresentRights;
@@ -28,7 +27,7 @@ use views::{View, Views};
 use weft_store::{HistoryFor, Ino, Name, Store};
 use weft_tree::{ErrorKind, Result};
 
-pub use node::{MADE_BYTES, PastInode as InodeOfPast, PastNode as NodeOfPast};
+pub use node::{PAST_NODE_BYTES, PastInode, PastNode};
 
 /// Time for which a protocol may keep what it was told of a node of the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,11 +120,6 @@ impl Vfs {
     /// True if `name` leads to the past once history is kept, or does now.
     pub fn may_lead_to_past(&self, name: &[u8]) -> bool {
         self.past.name.as_ref().is_some_and(|own| own.as_bytes() == name)
-    }
-
-    /// True if `name` leads to the past in directories that have no such entry.
-    pub fn leads_to_past(&self, name: &[u8]) -> bool {
-        self.past.is_named(name)
     }
 
     /// What is kept of the past, or for whom, has changed.

@@ -224,7 +224,7 @@ impl User<'_> {
                 let in_view = self.vfs.opaque.lookup(self.vfs, self.caller(), parent.ino, name)?;
                 Ok((found(in_view), self.attributes(parent)?))
             }
-            Err(Refusal::Error(error)) if error.kind() == ErrorKind::NotFound && self.vfs.leads_to_past(name) => {
+            Err(Refusal::Error(error)) if error.kind() == ErrorKind::NotFound && self.vfs.past.is_named(name) => {
                 Ok((self.vfs.enter_past(self.caller(), parent.ino)?, self.attributes(parent)?))
             }
             looked_up => Ok(looked_up?),

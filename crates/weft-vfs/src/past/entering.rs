@@ -18,13 +18,19 @@ impl Vfs {
     /// Enters the past of `directory` by the name of its own, which no entry there has. `NotFound`
     /// unless the asker may read any of it.
     pub(crate) fn enter_past(&self, caller: Caller, directory: Ino) -> Result<Attributes> {
+        self.permit_past()?;
+        self.made(PastNode::Entrance(directory), caller.holds)
+    }
+
+    /// `NotFound` unless the asker may read any of the past.
+    fn permit_past(&self) -> Result<()> {
         let readers = *self.past.readers.read();
         let may_enter = match readers {
             None => false,
             Some(HistoryFor::Root) => Asker::now(Asker::is_mighty),
             Some(HistoryFor::All | HistoryFor::Owner) => true,
         };
-        if may_enter { self.made(PastNode::Entrance(directory), caller.holds) } else { Err(ErrorKind::NotFound.into()) }
+        if may_enter { Ok(()) } else { Err(ErrorKind::NotFound.into()) }
     }
 
     /// Attributes of what `name` in the made directory `parent` names.
@@ -37,8 +43,8 @@ impl Vfs {
     ) -> Result<Attributes> {
         match parent {
             PastNode::Entrance(directory) if name == AT => {
-                // Who may enter was asked on the way here, by whoever asked then.
-                self.enter_past(Caller { holds: Holds::None, ..caller }, directory)?;
+                // Another user may have been asked about on the way here.
+                self.permit_past()?;
                 self.made(PastNode::Moments(directory), caller.holds)
             }
             PastNode::Moments(directory) => self.lookup_moment(caller, directory, name, moving),
@@ -48,7 +54,7 @@ impl Vfs {
     }
 
     fn lookup_moment(&self, caller: Caller, directory: Ino, name: &[u8], moving: MovingName) -> Result<Attributes> {
-        self.enter_past(Caller { holds: Holds::None, ..caller }, directory)?;
+        self.permit_past()?;
         let moment: Moment =
             std::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(ErrorKind::NotFound)?;
         self.may_read_rows()?;

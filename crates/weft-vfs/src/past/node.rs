@@ -3,7 +3,7 @@
 use weft_store::{CommitNo, Ino};
 
 /// Bytes of a node as a protocol may keep it ([`PastNode::to_bytes`]).
-pub const MADE_BYTES: usize = 1 + 3 * 8;
+pub const PAST_NODE_BYTES: usize = 1 + 3 * 8;
 
 /// A node below `.weft`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,14 +31,14 @@ pub struct PastInode {
 
 impl PastNode {
     /// Its bytes, by which a protocol may name it.
-    pub fn to_bytes(self) -> [u8; MADE_BYTES] {
+    pub fn to_bytes(self) -> [u8; PAST_NODE_BYTES] {
         let (tag, numbers) = match self {
             PastNode::Entrance(directory) => (1, [directory.0, 0, 0]),
             PastNode::Moments(directory) => (2, [directory.0, 0, 0]),
             PastNode::Moment(directory, commit) => (3, [directory.0, commit.0, 0]),
             PastNode::Inode(PastInode { commit, top, ino }) => (4, [top.0, commit.0, ino.0]),
         };
-        let mut bytes = [tag; MADE_BYTES];
+        let mut bytes = [tag; PAST_NODE_BYTES];
         for (place, number) in bytes[1..].chunks_exact_mut(8).zip(numbers) {
             place.copy_from_slice(&number.to_be_bytes());
         }
@@ -46,7 +46,7 @@ impl PastNode {
     }
 
     /// The node that has these bytes. None if no node has.
-    pub fn from_bytes(bytes: &[u8; MADE_BYTES]) -> Option<PastNode> {
+    pub fn from_bytes(bytes: &[u8; PAST_NODE_BYTES]) -> Option<PastNode> {
         let (tag, rest) = bytes.split_first()?;
         let mut numbers =
             rest.chunks_exact(8).map(|number| u64::from_be_bytes(number.try_into().expect("eight bytes")));
@@ -74,13 +74,13 @@ pub(super) enum Identity {
 }
 
 impl Identity {
-    pub(super) fn to_bytes(self) -> [u8; MADE_BYTES] {
+    pub(super) fn to_bytes(self) -> [u8; PAST_NODE_BYTES] {
         let (tag, first, second) = match self {
             Identity::Node(node) => return node.to_bytes(),
             Identity::Version(ino, since) => (5, ino.0, since.0),
             Identity::Single(count) => (6, count, 0),
         };
-        let mut bytes = [0; MADE_BYTES];
+        let mut bytes = [0; PAST_NODE_BYTES];
         bytes[0] = tag;
         bytes[1..9].copy_from_slice(&first.to_be_bytes());
         bytes[9..17].copy_from_slice(&second.to_be_bytes());
@@ -99,7 +99,7 @@ mod tests {
         for node in [PastNode::Entrance(top), PastNode::Moments(top), PastNode::Moment(top, commit), inode] {
             assert_eq!(PastNode::from_bytes(&node.to_bytes()), Some(node));
         }
-        assert_eq!(PastNode::from_bytes(&[0; MADE_BYTES]), None);
-        assert_eq!(PastNode::from_bytes(&[5; MADE_BYTES]), None);
+        assert_eq!(PastNode::from_bytes(&[0; PAST_NODE_BYTES]), None);
+        assert_eq!(PastNode::from_bytes(&[5; PAST_NODE_BYTES]), None);
     }
 }

@@ -34,6 +34,8 @@ struct Known {
     identity: Identity,
     node: PastNode,
     holds: u64,
+    /// Times that it is among those that nobody held.
+    queued: u64,
 }
 
 impl Table {
@@ -46,7 +48,9 @@ impl Table {
     fn limit(&mut self) {
         while self.unheld.len() > UNHELD_MAX {
             let Some(oldest) = self.unheld.pop_front() else { return };
-            if self.known.get(&oldest).is_some_and(|known| known.holds == 0) {
+            let Some(known) = self.known.get_mut(&oldest) else { continue };
+            known.queued = known.queued.saturating_sub(1);
+            if known.holds == 0 && known.queued == 0 {
                 self.forget(oldest);
             }
         }
@@ -76,12 +80,13 @@ impl Numbers {
             .map(|attempt| self.hash(identity, attempt))
             .find(|number| table.known.get(number).is_none_or(|known| known.identity == identity))
             .expect("not all numbers are taken");
-        let known = table.known.entry(number).or_insert(Known { identity, node, holds: 0 });
+        let known = table.known.entry(number).or_insert(Known { identity, node, holds: 0, queued: 0 });
         // A version is looked for in the commit by which it was found last: others may be gone.
         known.node = node;
         if holds == Holds::Counted {
             known.holds += 1;
         } else if known.holds == 0 {
+            known.queued += 1;
             table.unheld.push_back(number);
         }
         if let PastNode::Inode(PastInode { ino, .. }) = node {
@@ -169,6 +174,20 @@ mod tests {
         assert_eq!(numbers.node(first), None);
         assert!(numbers.node(held).is_some());
         assert_eq!(numbers.table.lock().known.len(), UNHELD_MAX + 1);
+    }
+
+    #[test]
+    fn a_number_that_is_given_again_counts_from_then_on() {
+        let numbers = Numbers::new([0; 16]);
+        let give = |ino| numbers.give(Identity::Node(inode(1, ino)), inode(1, ino), Holds::None);
+        let again = give(0);
+        for ino in 1..UNHELD_MAX as u64 {
+            give(ino);
+        }
+        assert_eq!(give(0), again);
+        let next = give(UNHELD_MAX as u64);
+        assert!(numbers.node(again).is_some(), "others were given before it");
+        assert!(numbers.node(next).is_some());
     }
 
     #[test]

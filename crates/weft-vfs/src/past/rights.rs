@@ -106,14 +106,19 @@ impl Vfs {
         if let Some(known) = self.known_rights(ino, finished) {
             return Ok(known);
         }
+        // Numbers between those that are read are of inodes that are gone, if of any.
         let rows = self.store.inodes(ino, READ_TOGETHER)?;
         let end = if rows.len() < READ_TOGETHER { u64::MAX } else { rows.last().map_or(u64::MAX, |row| row.ino.0) };
-        let mut read = FxHashMap::default();
-        // Numbers between them are of inodes that are gone, if of any.
         let nearby = ino.0..=end.min(ino.0.saturating_add(READ_TOGETHER as u64));
-        read.extend(nearby.clone().map(|number| (Ino(number), None)));
-        for row in rows.iter().filter(|row| nearby.contains(&row.ino.0)) {
-            read.insert(row.ino, Some(with_list(&*self.store, row)?));
+        let mut read = nearby.map(|number| (Ino(number), None)).collect::<FxHashMap<_, _>>();
+        for row in rows {
+            let Some(rights) = read.get_mut(&row.ino) else { continue };
+            if row.ino == ino || !row.has_xattrs() {
+                *rights = Some(with_list(&*self.store, &row)?);
+            } else {
+                // Its list is read when it is asked for.
+                read.remove(&row.ino);
+            }
         }
         let found = read.get(&ino).cloned().flatten();
         let mut known = self.past.rights.0.lock();

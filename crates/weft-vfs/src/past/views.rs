@@ -55,10 +55,7 @@ impl Views {
 
     fn add(&self, commit: CommitNo, view: Arc<View>, now: Timestamp) {
         let mut open = self.0.lock();
-        let mut gone = Vec::new();
-        if open.len() >= OPEN_MAX {
-            gone.push(open.remove(0));
-        }
+        let gone = if open.len() >= OPEN_MAX { Some(open.remove(0)) } else { None };
         open.push(Open { commit, view, used: now });
         drop(open);
         // Closing one may take long.
@@ -73,12 +70,10 @@ impl Views {
 
     /// Closes those that nobody has used for long, and returns the commits of the others.
     pub(super) fn in_use(&self, now: Timestamp) -> Vec<CommitNo> {
-        let is_used = |open: &Open| now.0.saturating_sub(open.used.0) < IN_USE;
-        let (used, gone): (Vec<_>, Vec<_>) = std::mem::take(&mut *self.0.lock()).into_iter().partition(is_used);
-        let commits = used.iter().map(|open| open.commit).collect();
+        let is_old = |open: &mut Open| now.0.saturating_sub(open.used.0) >= IN_USE;
         let mut open = self.0.lock();
-        // Those that were opened meanwhile were used last.
-        open.splice(0..0, used);
+        let gone = open.extract_if(.., is_old).collect::<Vec<_>>();
+        let commits = open.iter().map(|open| open.commit).collect();
         drop(open);
         drop(gone);
         commits

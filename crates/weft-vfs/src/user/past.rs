@@ -2,7 +2,7 @@
 //! rights, which are narrowed to those that hold now.
 
 use super::User;
-use crate::past::{Found, MovingName, NodeOfPast};
+use crate::past::{Found, MovingName, PastNode};
 use weft_block::Rope;
 use weft_store::{Cookie, Kind};
 use weft_tree::{Access, Attributes, DirEntry, ErrorKind, FileId, Result, is_past};
@@ -15,8 +15,8 @@ impl User<'_> {
             return Ok(directory);
         }
         let ino = match self.vfs.node_of_past(directory.ino).ok_or(ErrorKind::Stale)? {
-            NodeOfPast::Entrance(ino) | NodeOfPast::Moments(ino) | NodeOfPast::Moment(ino, _) => ino,
-            NodeOfPast::Inode(inode) => inode.top,
+            PastNode::Entrance(ino) | PastNode::Moments(ino) | PastNode::Moment(ino, _) => ino,
+            PastNode::Inode(inode) => inode.top,
         };
         Ok(FileId { ino, generation: self.vfs.attributes(ino)?.generation })
     }
