@@ -53,7 +53,7 @@ pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use past::{
     At, ChangedExtent, ChangedNames, History, HistoryChange, HistoryFor, InvalidMoment, Moment, PastFilter, PastStore,
-    Pin, PinKind,
+    Pin, PinKind, no_history,
 };
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;

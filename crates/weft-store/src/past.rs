@@ -245,6 +245,6 @@ pub struct ChangedExtent {
 }
 
 /// The error of what needs history where none is kept.
-pub(crate) fn no_history() -> Error {
+pub fn no_history() -> Error {
     Error::Unusable("this volume keeps no history; 'weft history set' begins one".into())
 }

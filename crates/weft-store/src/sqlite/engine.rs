@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Progress};
 use crate::log::Loss;
 use crate::row::{CommitRow, Timestamp};
-use crate::store::{BlockHome, Header, VolumeOptions};
+use crate::store::{Header, VolumeOptions};
 use crate::upgrade::{Upgrade, Upgraded};
 use crate::waiting::Waiting;
 use std::os::unix::fs::MetadataExt;
@@ -54,8 +54,7 @@ impl Engine for VolumeFiles<'_> {
     }
 
     fn discard(&self, had_place: bool) -> Result<()> {
-        let home = if self.0.is_dir() { BlockHome::Segments } else { BlockHome::Database };
-        open::remove(&Layout::of(self.0, home), !had_place);
+        open::remove(&unfinished::layout(self.0), !had_place);
         Ok(())
     }
 

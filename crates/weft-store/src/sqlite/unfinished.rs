@@ -51,10 +51,14 @@ impl SqliteStore {
     }
 }
 
+/// The files of the volume at `path`, which is being made.
+pub(super) fn layout(path: &Path) -> Layout {
+    Layout::of(path, if path.is_dir() { BlockHome::Segments } else { BlockHome::Database })
+}
+
 /// Has the volume at `path`, which was marked so and is closed, be one again, durably.
 pub(super) fn finish(path: &Path) -> Result<()> {
-    let home = if path.is_dir() { BlockHome::Segments } else { BlockHome::Database };
-    let layout = Layout::of(path, home);
+    let layout = layout(path);
     let _hold = hold(&layout)?;
     let connection = connect(&layout.database, 8)?;
     let failed = |source| Error::Sqlite { what: "cannot finish the database", source };

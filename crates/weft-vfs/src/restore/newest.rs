@@ -6,7 +6,7 @@ use super::{Restoring, refused};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use weft_store::{CommitNo, Cookie, Ino, Kind, Name, Store};
+use weft_store::{CommitNo, Cookie, Ino, Kind, Name, Store, no_history};
 
 /// Versions of a directory that are read at once.
 const VERSIONS_READ: usize = 256;
@@ -84,13 +84,9 @@ fn names_below(store: &dyn Store, commit: CommitNo, directory: Ino) -> Restoring
 
 /// Finds the last kept commit that has something at `path`.
 fn last_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
-    let Some(history) = store.history()? else {
-        return refused("this volume keeps no history; 'weft history set' begins one".into());
-    };
-    let pins = store.pins()?.into_iter().map(|pin| pin.commit).collect();
-    let end = store.header()?.commit.next();
-    let mut search = Search { store, first: history.first, pins, looked_at: 0 };
-    match search.find(Ino::ROOT, path.names(), CommitNo(0)..end)? {
+    let mut search = Search::begin(store)?;
+    let all = search.all();
+    match search.find(Ino::ROOT, path.names(), all)? {
         Some(commit) => Ok(commit),
         None => refused(format!("no commit that is kept has {}", shown(path.names()))),
     }
@@ -98,13 +94,26 @@ fn last_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
 
 struct Search<'a> {
     store: &'a dyn Store,
+    last: CommitNo,
     first: CommitNo,
     /// Kept commits before that.
     pins: Vec<CommitNo>,
     looked_at: usize,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// Begins to search `store`. Refused if it keeps no history.
+    fn begin(store: &'a dyn Store) -> Restoring<Search<'a>> {
+        let first = store.history()?.ok_or_else(no_history)?.first;
+        let pins = store.pins()?.into_iter().map(|pin| pin.commit).collect();
+        Ok(Search { store, last: store.header()?.commit, first, pins, looked_at: 0 })
+    }
+
+    /// All commits.
+    fn all(&self) -> Range<CommitNo> {
+        CommitNo(0)..self.last.next()
+    }
+
     /// The last kept commit of `held`.
     fn last_kept(&self, held: &Range<CommitNo>) -> Option<CommitNo> {
         let last = CommitNo(held.end.0.checked_sub(1)?);
@@ -168,14 +177,9 @@ impl Search<'_> {
 
 /// The regular files that had the name `path` as of kept commits.
 pub(super) fn files_at(store: &dyn Store, path: &VolumePath) -> Restoring<Vec<Ino>> {
-    let Some(history) = store.history()? else {
-        return refused("this volume keeps no history".into());
-    };
-    let pins = store.pins()?.into_iter().map(|pin| pin.commit).collect();
-    let end = store.header()?.commit.next();
-    let mut search = Search { store, first: history.first, pins, looked_at: 0 };
-    let mut files = BTreeSet::new();
-    search.collect(Ino::ROOT, path.names(), &(CommitNo(0)..end), &mut files)?;
+    let mut search = Search::begin(store)?;
+    let (all, mut files) = (search.all(), BTreeSet::new());
+    search.collect(Ino::ROOT, path.names(), &all, &mut files)?;
     Ok(files.into_iter().collect())
 }
 
@@ -207,8 +211,8 @@ impl Search<'_> {
     /// The times in `within` in each of which the entries of `directory` did not change.
     fn times_of(&self, directory: Ino, within: &Range<CommitNo>) -> Restoring<Vec<Range<CommitNo>>> {
         let (mut times, mut until) = (Vec::new(), within.end);
-        if let Some((_, since)) = Rows::new(self.store, self.store.header()?.commit).inode(directory)? {
-            times.push(since..self.store.header()?.commit.next());
+        if let Some((_, since)) = Rows::new(self.store, self.last).inode(directory)? {
+            times.push(since..self.last.next());
         }
         loop {
             let versions = self.store.versions(directory, until, VERSIONS_READ)?;
