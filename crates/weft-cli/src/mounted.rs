@@ -1,11 +1,11 @@
 //! Mounts of volumes (proc_pid_mountinfo(5)).
 
 use crate::shown;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use rustix::fd::{AsFd, AsRawFd};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use weft_nfs::export::unescape;
 use weft_store::Location;
 use weft_store::sqlite::{Holder, Layout};
@@ -20,6 +20,44 @@ struct Mount {
     root: PathBuf,
     /// The user and the group that mounted it.
     owner: (u32, u32),
+}
+
+/// A path in a mounted volume.
+pub struct InMount {
+    /// The path from the root of the volume.
+    pub path: Vec<u8>,
+    /// The device of the mount.
+    pub device: u64,
+}
+
+impl InMount {
+    /// Finds what `named` names, there or not. None if no volume is mounted on the way to it.
+    pub fn find(named: &Path) -> Result<Option<InMount>> {
+        let found = in_volume(&resolved(named)?);
+        Ok(found.map(|(path, device)| InMount { path: path.into_os_string().into_encoded_bytes(), device }))
+    }
+
+    /// Returns the mount point of the root of the volume.
+    pub fn root(&self) -> Result<PathBuf> {
+        root_of(self.device).context("the mount shows a part of its volume; name VOLUME:PATH")
+    }
+}
+
+/// Returns `path` from the root of the system, without symbolic links or `..` as far as it exists.
+fn resolved(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    let Some(Component::Normal(_)) = absolute.components().next_back() else { return Ok(absolute.canonicalize()?) };
+    let mut missing = Vec::<OsString>::new();
+    let mut at = absolute.as_path();
+    while let (Some(name), Some(parent)) = (at.file_name(), at.parent()) {
+        missing.push(name.to_owned());
+        match parent.canonicalize() {
+            Ok(parent) => return Ok(missing.iter().rev().fold(parent, |path, name| path.join(name))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => at = parent,
+            Err(error) => return Err(error).with_context(|| format!("cannot look at {}", shown::path(parent))),
+        }
+    }
+    bail!("{} leads through '..' of a directory that is not there", shown::path(path))
 }
 
 /// Finds the place of `path`, which is absolute and has neither symbolic links nor `..`, in the

@@ -1,7 +1,7 @@
 //! Names of volumes and of places in them: `VOLUME:PATH` as users write it, and as daemons tell
 //! it.
 
-use crate::shown;
+use crate::{mounted, shown};
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -30,6 +30,17 @@ pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let longest = colons().rev().find(|colon| is_there(&bytes[..*colon]));
     let is_path = bytes.first().is_some_and(|first| b"/.".contains(first));
     longest.or_else(|| colons().next().filter(|_| !is_path)).map(|colon| apart(bytes, colon))
+}
+
+/// Splits `VOLUME:PATH` where a volume is: names in a mounted volume may have colons, too.
+pub fn volume_and_path(named: &OsStr) -> Option<(&Path, &OsStr)> {
+    let (volume, path) = in_volume(named)?;
+    let volume = Path::new(volume);
+    let is_address = Location::parse(volume).is_ok_and(|location| location.path().is_none());
+    let is_volume = is_address || mounted::is_mount_point(volume) || weft_store::sqlite::is_volume(volume);
+    // What begins like a path and is no volume lies in a mount, or nowhere.
+    let is_path = named.as_bytes().first().is_some_and(|first| b"/.".contains(first));
+    (is_volume || !is_path).then_some((volume, path))
 }
 
 /// Splits `VOLUME@MOMENT` into the volume and the text of the moment; all of `named` is the volume

@@ -44,7 +44,7 @@ pub struct RestoreSnapshot {
     pub told: Told,
 }
 
-/// What is told of a restoration.
+/// The way in which a restoration is told.
 #[derive(Args)]
 pub struct Told {
     /// Change nothing, and list what would be brought back, changed and removed

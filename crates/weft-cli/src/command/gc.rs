@@ -3,7 +3,6 @@
 use super::transfer::steps;
 use crate::arguments::Gc;
 use crate::opened::{Opened, Settings};
-
 use crate::{daemons, mounted, shown, size};
 use anyhow::{Context, Result};
 use serde_json::Value;

@@ -4,14 +4,14 @@
 //! PostgreSQL has no format until then. A signal is looked for before each read of the stream, so
 //! that everything ends as after an error.
 
-use super::send::{commit_as_json, in_words, refuse_waiting};
+use super::send::{in_words, refuse_waiting, stream_as_json};
 use super::transfer::{Interrupt, Unfinished, exit_code, steps};
 use crate::arguments::{Keeping, Receive};
 use crate::failure::{one_line, usage};
 use crate::shown;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
@@ -189,17 +189,8 @@ fn tell(arguments: &Receive, location: &Location, received: &Received) {
 }
 
 fn summary(location: &Location, received: &Received) -> Value {
-    json!({
-        "volume": location.to_string(),
-        "from": received.from.as_ref().map(commit_as_json),
-        "to": commit_as_json(&received.to),
-        "parts": received.parts,
-        "snapshots": received.snapshots,
-        "inodes": received.counts.inodes,
-        "gone": received.counts.gone,
-        "names": received.counts.names,
-        "blocks": received.counts.blocks,
-        "block_bytes": received.counts.bytes,
-        "stream_bytes": received.bytes,
-    })
+    let Received { from, to, parts, snapshots, counts, bytes } = received;
+    let mut told = stream_as_json(location, (from.as_ref(), to), *parts, (counts, *bytes));
+    told["snapshots"] = (*snapshots).into();
+    told
 }

@@ -10,7 +10,6 @@ use crate::mounted::{directory_of, is_mount_point, volume_named};
 use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use std::path::Path;
 use std::process::ExitCode;
 use weft_store::Finding;
 
@@ -21,7 +20,8 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         true => Some(arguments.volume.clone()),
         false => directory_of(&volume),
     };
-    mounted.as_deref().into_iter().for_each(commit);
+    // Damage may keep it from that.
+    sync::commit_first(&arguments.volume, &volume, "the scrub reads the last commit");
     crate::notes::tell(volume.engine().note(false));
     crate::notes::tell(volume.engine().waiting().ok().and_then(|waiting| waiting.note()));
     let bar = steps();
@@ -45,13 +45,4 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
         }
     }
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Has the mount at `directory` commit, so that the scrub reads what programs wrote. Damage may
-/// keep it from that.
-fn commit(directory: &Path) {
-    let committed = directory.canonicalize().map_err(Into::into).and_then(|root| sync::commit(&root));
-    if let Err(error) = committed {
-        crate::notes::tell(Some(format!("the scrub reads the last commit: {}", crate::failure::one_line(&error))));
-    }
 }

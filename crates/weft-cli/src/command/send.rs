@@ -3,9 +3,8 @@
 use super::sync;
 use super::transfer::{Interrupt, exit_code, steps};
 use crate::arguments::Send;
-use crate::daemons;
 use crate::failure::{is_found, one_line, usage};
-use crate::mounted::{directory_of, is_mount_point, unmounted, volume_named};
+use crate::mounted::{unmounted, volume_named};
 use crate::named::at_moment;
 use crate::shown;
 use crate::size;
@@ -41,7 +40,7 @@ fn send(arguments: &Send) -> Result<ExitCode> {
     let to = moment.map(|moment| parsed(&moment.to_string_lossy())).transpose()?;
     let location = volume_named(volume)?;
     if matches!(to, None | Some(Moment::Now)) {
-        commit_first(volume, &location);
+        sync::commit_first(volume, &location, "the last commit is sent");
     }
     let failed = || format!("cannot send volume {location}");
     let opened = open(volume, &location)?;
@@ -72,19 +71,6 @@ fn parsed(text: &str) -> Result<Moment> {
     match text.parse::<u64>() {
         Ok(number) => Ok(Moment::Commit(CommitNo(number))),
         Err(_) => text.parse().or_else(|error: weft_store::InvalidMoment| usage(error.to_string())),
-    }
-}
-
-/// Has whoever uses the volume commit, so that what programs wrote is sent.
-fn commit_first(named: &Path, location: &Location) {
-    let mounted = if is_mount_point(named) { Some(named.into()) } else { directory_of(location) };
-    let committed = match (mounted, daemons::of(named)) {
-        (Some(root), _) => root.canonicalize().map_err(Into::into).and_then(|root| sync::commit(&root)).map(drop),
-        (None, Ok(Some(daemon))) => daemon.commit().map(drop),
-        (None, _) => Ok(()),
-    };
-    if let Err(error) = committed {
-        crate::notes::tell(Some(format!("the last commit is sent: {}", one_line(&error))));
     }
 }
 
@@ -151,7 +137,7 @@ pub(super) fn in_words(counts: &StreamCounts, bytes: u64) -> String {
 }
 
 /// Returns a commit of the sender in JSON.
-pub(super) fn commit_as_json(commit: &StreamCommit) -> Value {
+fn commit_as_json(commit: &StreamCommit) -> Value {
     json!({
         "commit": commit.number.0,
         "time": shown::time(commit.time),
@@ -160,16 +146,27 @@ pub(super) fn commit_as_json(commit: &StreamCommit) -> Value {
 }
 
 fn summary(location: &Location, sent: &Sent) -> Value {
+    let Sent { from, to, parts, counts, bytes } = sent;
+    stream_as_json(location, (from.as_ref(), to), *parts, (counts, *bytes))
+}
+
+/// Returns in JSON what a stream of so many parts and bytes brings from one commit to another.
+pub(super) fn stream_as_json(
+    location: &Location,
+    (from, to): (Option<&StreamCommit>, &StreamCommit),
+    parts: u64,
+    (counts, bytes): (&StreamCounts, u64),
+) -> Value {
     json!({
         "volume": location.to_string(),
-        "from": sent.from.as_ref().map(commit_as_json),
-        "to": commit_as_json(&sent.to),
-        "parts": sent.parts,
-        "inodes": sent.counts.inodes,
-        "gone": sent.counts.gone,
-        "names": sent.counts.names,
-        "blocks": sent.counts.blocks,
-        "block_bytes": sent.counts.bytes,
-        "stream_bytes": sent.bytes,
+        "from": from.map(commit_as_json),
+        "to": commit_as_json(to),
+        "parts": parts,
+        "inodes": counts.inodes,
+        "gone": counts.gone,
+        "names": counts.names,
+        "blocks": counts.blocks,
+        "block_bytes": counts.bytes,
+        "stream_bytes": bytes,
     })
 }

@@ -4,6 +4,7 @@ use super::asking::{LOG, asking, fsync, pass_on, why};
 use super::stats;
 use crate::arguments::Sync;
 use crate::daemons;
+use crate::failure::one_line;
 use crate::mounted;
 use crate::owner::Owner;
 use crate::shown;
@@ -47,6 +48,21 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
         None => outln!("all changes of {place} are durable"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has whoever uses the volume at `location`, which `named` names, commit, so that what programs
+/// wrote is read there. If that fails, tells why, and `instead`, what is done then.
+pub(super) fn commit_first(named: &Path, location: &Location, instead: &str) {
+    let is_mount = mounted::is_mount_point(named);
+    let mounted = if is_mount { Some(named.into()) } else { mounted::directory_of(location) };
+    let committed = match (mounted, daemons::of(named)) {
+        (Some(root), _) => root.canonicalize().map_err(Into::into).and_then(|root| commit(&root)).map(drop),
+        (None, Ok(Some(daemon))) => daemon.commit().map(drop),
+        (None, _) => Ok(()),
+    };
+    if let Err(error) = committed {
+        crate::notes::tell(Some(format!("{instead}: {}", one_line(&error))));
+    }
 }
 
 /// Returns the mount point of the volume that `path` lies in, if it lies in a mounted one.

@@ -10,7 +10,7 @@ fn a_part_of_a_mounted_volume_is_told_from_its_mount_point() {
     let mounted = place.mounted();
     fs::create_dir(mounted.join("d")).unwrap();
     let words = format!("a part of the volume that is mounted at {}; name that", mounted.display());
-    for command in ["info", "log", "stats", "umount"] {
+    for command in ["info", "stats", "umount"] {
         place.weft(&[command, "m/d"]).failed(&["m/d is ", &words]);
     }
     for command in [&["scrub", "m/d"][..], &["check", "m/d"], &["export", "m/d", "out"]] {

@@ -79,6 +79,9 @@ fn each_kept_change_of_a_file_is_listed_whatever_it_was_called() {
         place.weft(&["log", "m/a/file"]).failed(&["has no", "a/file", "weft undelete"]);
         let directory = place.weft(&["log", "--json", "m/a"]).json();
         assert_eq!(directory[0]["changed"][0], "content", "{directory:#}");
+        place.sh("touch b/new").well();
+        let new = place.weft(&["log", "--json", "m/b/new"]).json();
+        assert_eq!(new[0]["changed"][0], "made", "{new:#}");
     });
 }
 

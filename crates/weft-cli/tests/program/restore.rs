@@ -151,7 +151,7 @@ fn fill(directory: &Path, what: &str) {
     }
 }
 
-/// What all files of `directory` say.
+/// The text that all files of `directory` hold.
 fn said_by_all(directory: &Path) -> String {
     let mut all = Vec::new();
     for below in fs::read_dir(directory).unwrap() {

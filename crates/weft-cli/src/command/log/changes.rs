@@ -3,15 +3,16 @@
 //! An inode is followed, not a name: what a file had been called before does not matter.
 
 use super::Since;
-use crate::mounted::{self, volume_named};
-use crate::named::in_volume;
+use crate::command::sync;
+use crate::mounted::{self, InMount, volume_named};
+use crate::named::volume_and_path;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weft_digest::{Digest, hex};
 use weft_store::{CommitNo, CommitRow, History, Ino, InodeRow, Location, Name, OpenOptions, Pin, Store};
 
@@ -21,7 +22,17 @@ const READ_TOGETHER: usize = 256;
 /// A file or directory in a volume.
 pub(super) struct Subject {
     pub(super) location: Location,
+    /// The volume or its mount point.
+    named: PathBuf,
     path: Vec<u8>,
+}
+
+/// A version of an inode.
+struct Version {
+    row: InodeRow,
+    /// The commits as of which it was there.
+    held: Range<CommitNo>,
+    digest: Option<Digest>,
 }
 
 /// A change of an inode.
@@ -39,21 +50,17 @@ impl Subject {
     /// Returns the file that `named` names: `VOLUME:PATH`, or a path in a mounted volume. None if
     /// it names a volume.
     pub(super) fn find(named: &Path) -> Result<Option<Subject>> {
-        if mounted::is_mount_point(named) || weft_store::sqlite::is_volume(named) {
+        if let Some((volume, path)) = volume_and_path(named.as_os_str()) {
+            let location = volume_named(volume)?;
+            return Ok(Some(Subject { location, named: volume.into(), path: path.as_bytes().to_vec() }));
+        }
+        let is_address = Location::parse(named).is_ok_and(|location| location.path().is_none());
+        if is_address || mounted::is_mount_point(named) || weft_store::sqlite::is_volume(named) {
             return Ok(None);
         }
-        if let Some((volume, path)) = in_volume(named.as_os_str()) {
-            let location = volume_named(Path::new(volume))?;
-            return Ok(Some(Subject { location, path: path.as_bytes().to_vec() }));
-        }
-        let absolute = std::path::absolute(named)?;
-        let Some((name, Ok(parent))) = absolute.file_name().zip(absolute.parent().map(Path::canonicalize)) else {
-            return Ok(None);
-        };
-        let Some((path, device)) = mounted::in_volume(&parent.join(name)) else { return Ok(None) };
-        let root = mounted::root_of(device).context("the mount shows a part of its volume; name VOLUME:PATH")?;
-        let location = volume_named(&root)?;
-        Ok(Some(Subject { location, path: path.into_os_string().into_encoded_bytes() }))
+        let Some(place) = InMount::find(named)? else { return Ok(None) };
+        let named = place.root()?;
+        Ok(Some(Subject { location: volume_named(&named)?, named, path: place.path }))
     }
 
     fn shown(&self) -> String {
@@ -79,14 +86,15 @@ impl Subject {
 
     /// Prints the changes that are kept, the last first.
     pub(super) fn print(&self, since: Option<&Since>, limit: Option<usize>, as_json: bool) -> Result<()> {
+        sync::commit_first(&self.named, &self.location, "the log ends with the last commit");
         let context = || format!("cannot read volume {}", self.location);
         let opened = self.location.engine().open_beside(OpenOptions::default()).with_context(context)?;
         let store = &*opened.store;
-        let ino = self.inode(store)?;
         let Some(history) = store.history().with_context(context)? else {
             bail!("volume {} keeps no history; 'weft history set' begins one", self.location)
         };
-        let mut listing = Listing { store, history, pins: store.pins()?, since, limit: limit.unwrap_or(usize::MAX) };
+        let ino = self.inode(store)?;
+        let listing = Listing { store, history, pins: store.pins()?, since, limit: limit.unwrap_or(usize::MAX) };
         let changes = listing.read(ino).with_context(context)?;
         if as_json {
             outln!("{:#}", Value::from(changes.iter().map(Change::as_json).collect::<Vec<_>>()));
@@ -97,7 +105,7 @@ impl Subject {
     }
 }
 
-/// What is listed of a store.
+/// A listing of versions of an inode.
 struct Listing<'a> {
     store: &'a dyn Store,
     history: History,
@@ -107,63 +115,46 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    fn read(&mut self, ino: Ino) -> weft_store::Result<Vec<Change>> {
+    fn read(&self, ino: Ino) -> weft_store::Result<Vec<Change>> {
         let last = self.store.header()?.commit;
-        let present = self.store.inodes_at(last, ino, 1)?.pop().filter(|(row, _)| row.ino == ino);
-        let Some((row, since)) = present else { return Ok(Vec::new()) };
-        let mut versions = vec![(row, since..last.next())];
-        let mut changes = Vec::new();
-        let mut until = since;
-        loop {
-            let more = self.store.versions(ino, until, READ_TOGETHER)?;
-            let is_end = more.len() < READ_TOGETHER;
-            until = more.last().map_or(until, |(_, held)| held.start);
-            versions.extend(more);
-            // The last one waits for the one before it.
-            let ready = if is_end { versions.len() } else { versions.len() - 1 };
-            for (index, (row, held)) in versions.iter().enumerate().take(ready) {
-                let before = versions.get(index + 1);
-                match self.change(row, held, before.map(|(row, held)| (row, held)))? {
-                    Some(change) if changes.len() < self.limit => changes.push(change),
-                    _ => return Ok(changes),
-                }
+        let Some((row, since)) = self.store.row_at(last, ino)? else { return Ok(Vec::new()) };
+        let mut version = self.version(row, since..last.next())?;
+        let (mut changes, mut earlier) = (Vec::new(), Vec::new().into_iter());
+        let mut is_end = false;
+        while changes.len() < self.limit {
+            if earlier.len() == 0 && !is_end {
+                let read = self.store.versions(ino, version.held.start, READ_TOGETHER)?;
+                (is_end, earlier) = (read.len() < READ_TOGETHER, read.into_iter());
             }
-            if is_end {
-                return Ok(changes);
-            }
-            versions.drain(..ready);
+            let before = earlier.next().map(|(row, held)| self.version(row, held)).transpose()?;
+            let Some(change) = self.change(&version, before.as_ref())? else { break };
+            changes.push(change);
+            let Some(before) = before else { break };
+            version = before;
         }
+        Ok(changes)
     }
 
-    /// The change that made the version `row`, which held as long as `held`; none if it was before
-    /// all that are to be listed.
-    fn change(
-        &self,
-        row: &InodeRow,
-        held: &Range<CommitNo>,
-        before: Option<(&InodeRow, &Range<CommitNo>)>,
-    ) -> weft_store::Result<Option<Change>> {
-        let commit = held.start;
+    fn version(&self, row: InodeRow, held: Range<CommitNo>) -> weft_store::Result<Version> {
+        Ok(Version { digest: self.digest(row.ino, &held)?, row, held })
+    }
+
+    /// The change that made `version`, which followed on `before`; none if it was before all that
+    /// are to be listed.
+    fn change(&self, version: &Version, before: Option<&Version>) -> weft_store::Result<Option<Change>> {
+        let commit = version.held.start;
         let made = self.store.commits(commit, 1)?.into_iter().find(|made| made.number == commit);
-        let is_listed = |since: &&Since| match &made {
-            Some(made) => since.has(made),
-            None => false,
-        };
-        if self.since.is_some_and(|since| !is_listed(&since)) {
+        if self.since.is_some_and(|since| !made.as_ref().is_some_and(|made| since.has(made))) {
             return Ok(None);
         }
-        let digest = self.digest(row.ino, held)?;
         let what = match before {
-            Some((other, other_held)) => {
-                let follows = other_held.end == held.start;
-                let other_digest = self.digest(row.ino, other_held)?;
-                if follows { differences(row, other, digest != other_digest) } else { Vec::new() }
-            }
+            Some(before) if before.held.end == commit => differences(version, before),
+            Some(_) => Vec::new(),
             // The version before would be kept.
             None if commit > self.history.first => vec!["made"],
             None => Vec::new(),
         };
-        Ok(Some(Change { commit, made, row: row.clone(), digest, what }))
+        Ok(Some(Change { commit, made, row: version.row.clone(), digest: version.digest, what }))
     }
 
     /// The digest of `ino` at a kept commit of `held`.
@@ -178,7 +169,9 @@ impl Listing<'_> {
 }
 
 /// The kinds of change between two versions of an inode.
-fn differences(row: &InodeRow, before: &InodeRow, has_another_digest: bool) -> Vec<&'static str> {
+fn differences(version: &Version, before: &Version) -> Vec<&'static str> {
+    let has_another_digest = version.digest != before.digest;
+    let (row, before) = (&version.row, &before.row);
     let is_content = has_another_digest || (row.size, row.mtime) != (before.size, before.mtime);
     let kinds = [
         ("content", is_content),
