@@ -33,19 +33,26 @@ impl Numbers {
     }
 }
 
+/// A kind of volume.
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    home: BlockHome,
+    has_log: bool,
+    keeps_history: bool,
+}
+
 /// A volume on a disk that may lose its power.
 struct Machine {
     directory: tempfile::TempDir,
-    home: BlockHome,
-    has_log: bool,
+    setup: Setup,
 }
 
 impl Machine {
-    fn new(home: BlockHome, has_log: bool) -> Machine {
+    fn new(setup: Setup) -> Machine {
         // In memory, where there is such a directory: the disk is in this test.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Machine { directory: directory.expect("a directory"), home, has_log }
+        Machine { directory: directory.expect("a directory"), setup }
     }
 
     fn root(&self, name: &str) -> PathBuf {
@@ -58,7 +65,7 @@ impl Machine {
 
     fn try_open(&self, root: &Path) -> Result<Arc<Vfs>, String> {
         let volume = sqlite::open(&root.join("volume")).map_err(|error| error.to_string())?;
-        let log = self.has_log.then(|| IntentLog::open(&volume.layout.log, 256 << 10).expect("a log").into());
+        let log = self.setup.has_log.then(|| IntentLog::open(&volume.layout.log, 256 << 10).expect("a log").into());
         let options = Options { background: false, ..Options::default() };
         let opened = Vfs::open(volume.store, log, options, Arc::new(ManualClock::default()));
         opened.map_err(|error| error.to_string())
@@ -68,9 +75,12 @@ impl Machine {
     fn make(&self) -> PathBuf {
         let root = self.root("live");
         std::fs::create_dir(&root).expect("made");
-        let options = VolumeOptions { home: self.home, block_size: 16 << 10, ..VolumeOptions::default() };
+        let options = VolumeOptions { home: self.setup.home, block_size: 16 << 10, ..VolumeOptions::default() };
         sqlite::create(&root.join("volume"), &options, (0, 0), Timestamp(0)).expect("made");
         let vfs = self.open(&root);
+        if self.setup.keeps_history {
+            vfs.keep_history("all forever", None).expect("kept");
+        }
         for n in 0..FILES {
             vfs.make(Caller::ROOT, Ino::ROOT, &name(n), FILE).expect("made");
             write(&vfs, n);
@@ -90,7 +100,7 @@ impl Machine {
     fn survives_without_wal(&self, image: &Image) -> Option<u64> {
         let root = self.root("without");
         image.restore(&root, &mut || false);
-        let wal = if self.home == BlockHome::Segments { "volume/meta.sqlite-wal" } else { "volume-wal" };
+        let wal = if self.setup.home == BlockHome::Segments { "volume/meta.sqlite-wal" } else { "volume-wal" };
         std::fs::remove_file(root.join(wal)).expect("there was one");
         match self.try_open(&root) {
             Ok(vfs) => Some(self.goes_on(&root, vfs)),
@@ -104,11 +114,9 @@ impl Machine {
 
     /// Tells after which operation the tree in `root` is, works on, and removes it.
     fn goes_on(&self, root: &Path, vfs: Arc<Vfs>) -> u64 {
-        let versions = (0..FILES).map(|file| version(&vfs, file)).collect::<Vec<_>>();
-        let last = *versions.iter().max().expect("there are files");
-        for (file, version) in (0..FILES).zip(&versions) {
-            let expected = (0..=last).rev().find(|n| n % FILES == file).expect("each was written");
-            assert_eq!(*version, expected, "file {file} after operation {last}: {versions:?}");
+        let last = last_of(&vfs, Ino::ROOT, FILES);
+        if self.setup.keeps_history {
+            remembers(&vfs, last);
         }
         // Work goes on.
         write(&vfs, last + 1);
@@ -136,9 +144,45 @@ fn write(vfs: &Vfs, n: u64) {
     vfs.write(ino, 0, &content(n), false).expect("written");
 }
 
+/// Returns the operation that left the first `files` files in `directory` as they are.
+fn last_of(vfs: &Vfs, directory: Ino, files: u64) -> u64 {
+    let versions = (0..files).map(|file| version(vfs, directory, file)).collect::<Vec<_>>();
+    let last = *versions.iter().max().expect("there are files");
+    for (file, version) in (0..files).zip(&versions) {
+        let expected = (0..=last).rev().find(|n| n % FILES == file).expect("each was written");
+        assert_eq!(*version, expected, "file {file} after operation {last}: {versions:?}");
+    }
+    last
+}
+
+/// Each commit that is kept is as it was after an operation, none after a later one than the next.
+fn remembers(vfs: &Vfs, last: u64) {
+    let find = |at, name: &[u8]| vfs.lookup(Caller::ROOT, at, name).map(|found| found.ino);
+    let moments = find(Ino::ROOT, b".weft").and_then(|past| find(past, b"at")).expect("there is a past");
+    let (mut commits, mut after) = (0, 0);
+    for commit in 1.. {
+        // The first commits are not kept; there are few.
+        let Ok(root) = find(moments, format!("@{commit}").as_bytes()) else {
+            if commits == 0 && commit < 10 {
+                continue;
+            }
+            break;
+        };
+        commits += 1;
+        let files = (0..FILES).take_while(|file| find(root, &name(*file)).is_ok()).count() as u64;
+        if files == 0 {
+            continue;
+        }
+        let then = last_of(vfs, root, files);
+        assert!((after..=last).contains(&then), "commit {commit} is after {then}, the one before after {after}");
+        after = then;
+    }
+    assert!(commits > 0, "nothing is kept");
+}
+
 /// Returns the operation that wrote the content of `file`.
-fn version(vfs: &Vfs, file: u64) -> u64 {
-    let ino = vfs.lookup(Caller::ROOT, Ino::ROOT, &name(file)).expect("found").ino;
+fn version(vfs: &Vfs, directory: Ino, file: u64) -> u64 {
+    let ino = vfs.lookup(Caller::ROOT, directory, &name(file)).expect("found").ino;
     let bytes = vfs.read(ino, 0, 1 << 20).expect("readable").to_vec();
     let n = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     assert!(bytes == content(n), "file {file} has wrong bytes, of operation {n}");
@@ -182,23 +226,29 @@ fn run(vfs: &Vfs, disk: &Disk, steps: &[Step], mut last: u64) -> u64 {
     last
 }
 
-const KINDS: [(BlockHome, bool); 4] = [
-    (BlockHome::Segments, true),
-    (BlockHome::Segments, false),
-    (BlockHome::Database, true),
-    (BlockHome::Database, false),
+const fn setup(home: BlockHome, has_log: bool, keeps_history: bool) -> Setup {
+    Setup { home, has_log, keeps_history }
+}
+
+const SETUPS: [Setup; 6] = [
+    setup(BlockHome::Segments, true, false),
+    setup(BlockHome::Segments, false, false),
+    setup(BlockHome::Segments, true, true),
+    setup(BlockHome::Database, true, false),
+    setup(BlockHome::Database, false, false),
+    setup(BlockHome::Database, false, true),
 ];
 
 #[test]
 fn whichever_sync_fails_and_loses_its_pages_nothing_acknowledged_later_is_lost() {
-    for (home, has_log) in KINDS {
+    for setup in SETUPS {
         for seed in 0..2 {
             let mut numbers = Numbers(seed);
             let mut steps = steps(&mut numbers, 24);
             // The sync after the one that failed is believed.
             steps.extend([Step::Write, Step::Sync, Step::Sync, Step::Sync]);
             for failing in 1.. {
-                let machine = Machine::new(home, has_log);
+                let machine = Machine::new(setup);
                 let root = machine.make();
                 let disk = Disk::watch(&root);
                 let vfs = machine.open(&root);
@@ -209,7 +259,7 @@ fn whichever_sync_fails_and_loses_its_pages_nothing_acknowledged_later_is_lost()
                 assert_eq!(image.acknowledged, last, "sync {failing} failed, and no later one succeeded");
                 for (name, keep) in [("none", 0), ("half", 1), ("all", 2)] {
                     let found = machine.survives(&image, name, &mut || numbers.below(2) < keep);
-                    assert_eq!(found, last, "{home:?}, log {has_log}, seed {seed}, sync {failing} failed, {name} kept");
+                    assert_eq!(found, last, "{setup:?}, seed {seed}, sync {failing} failed, {name} kept");
                 }
                 drop(vfs);
                 if !has_failed {
@@ -227,11 +277,11 @@ fn rounds() -> u64 {
 
 #[test]
 fn wherever_the_power_goes_a_prefix_is_left_that_holds_all_that_was_synced() {
-    for (home, has_log) in KINDS {
+    for setup in SETUPS {
         for seed in 0..rounds() {
             let mut numbers = Numbers(seed + 100);
             let steps = steps(&mut numbers, 40);
-            let machine = Machine::new(home, has_log);
+            let machine = Machine::new(setup);
             let root = machine.make();
             let disk = Disk::watch(&root);
             disk.take_images(7 + seed % 5);
@@ -246,7 +296,7 @@ fn wherever_the_power_goes_a_prefix_is_left_that_holds_all_that_was_synced() {
                 let kept = numbers.below(5);
                 let found = machine.survives(image, &format!("cut {at}"), &mut || numbers.below(4) < kept);
                 let acknowledged = image.acknowledged;
-                let case = format!("{home:?}, log {has_log}, seed {seed}, image {at}");
+                let case = format!("{setup:?}, seed {seed}, image {at}");
                 assert!((acknowledged..=last).contains(&found), "{case}: {found} is not after {acknowledged}");
             }
         }
@@ -255,12 +305,12 @@ fn wherever_the_power_goes_a_prefix_is_left_that_holds_all_that_was_synced() {
 
 #[test]
 fn a_lost_write_ahead_log_takes_nothing_that_was_acknowledged_or_is_told() {
-    for (home, has_log) in KINDS {
+    for setup in SETUPS {
         let mut refused = 0;
         for seed in 0..2 {
             let mut numbers = Numbers(seed + 200);
             let steps = steps(&mut numbers, 40);
-            let machine = Machine::new(home, has_log);
+            let machine = Machine::new(setup);
             let root = machine.make();
             let disk = Disk::watch(&root);
             let vfs = machine.open(&root);
@@ -271,21 +321,21 @@ fn a_lost_write_ahead_log_takes_nothing_that_was_acknowledged_or_is_told() {
                     continue;
                 }
                 match machine.survives_without_wal(&disk.image()) {
-                    Some(found) => assert_eq!(found, last, "{home:?}, log {has_log}, seed {seed}, step {at}"),
+                    Some(found) => assert_eq!(found, last, "{setup:?}, seed {seed}, step {at}"),
                     None => refused += 1,
                 }
             }
         }
-        assert_eq!(refused > 3, has_log, "{home:?}: {refused} refusals");
+        assert_eq!(refused > 3, setup.has_log, "{setup:?}: {refused} refusals");
     }
 }
 
 #[test]
 fn closing_says_so_if_a_sync_fails_and_can_be_tried_again() {
-    for (home, has_log) in KINDS {
+    for setup in SETUPS {
         let mut told = 0;
         for failing in 1.. {
-            let machine = Machine::new(home, has_log);
+            let machine = Machine::new(setup);
             let root = machine.make();
             let disk = Disk::watch(&root);
             let vfs = machine.open(&root);
@@ -302,7 +352,7 @@ fn closing_says_so_if_a_sync_fails_and_can_be_tried_again() {
             told += 1;
             let image = disk.image();
             drop(vfs);
-            assert_eq!(machine.survives(&image, "cut", &mut || false), last, "{home:?}, log {has_log}, sync {failing}");
+            assert_eq!(machine.survives(&image, "cut", &mut || false), last, "{setup:?}, sync {failing}");
         }
         assert!(told > 1, "{told} syncs");
     }
