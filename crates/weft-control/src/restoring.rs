@@ -61,6 +61,7 @@ pub fn report_value(report: &RestoreReport) -> Value {
         "changed": report.changed,
         "removed": report.removed,
         "unchanged": report.unchanged,
+        "forgotten": report.forgotten,
         "paths": paths.collect::<Vec<_>>(),
         "linked": report.linked,
         "outside": report.outside.iter().map(|path| text(path)).collect::<Vec<_>>(),
@@ -72,6 +73,7 @@ fn word(effect: Effect) -> &'static str {
         Effect::Back => "back",
         Effect::Changed => "changed",
         Effect::Removed => "removed",
+        Effect::Forgotten => "forgotten",
     }
 }
 

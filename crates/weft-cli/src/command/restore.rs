@@ -3,8 +3,9 @@
 mod place;
 
 use crate::arguments::{Restore, RestoreSnapshot, Told, Undelete};
+use crate::failure::usage;
 use crate::opened::{Opened, Settings};
-use crate::{mounted, shown};
+use crate::shown;
 use anyhow::{Context, Result};
 use place::{Place, Way};
 use serde_json::Value;
@@ -41,7 +42,17 @@ pub fn undelete(arguments: &Undelete) -> Result<ExitCode> {
 /// Makes all of a volume what a snapshot has.
 pub fn snapshot(arguments: &RestoreSnapshot) -> Result<()> {
     let (volume, name) = (&arguments.snapshot.volume, &arguments.snapshot.name);
-    let at = Some(Moment::Snapshot(name.clone()));
+    let at = match name.parse() {
+        Ok(at @ Moment::Snapshot(_)) => Some(at),
+        _ => {
+            let mut whole = volume.as_os_str().to_owned();
+            whole.push(":");
+            let whole = shown::word(&whole);
+            return usage(format!(
+                "'{name}' is no name of a snapshot; of a moment it is 'weft restore {whole} --at {name}'"
+            ));
+        }
+    };
     let what = || format!("cannot restore volume {}", shown::path(volume));
     let place = Place::of_volume(volume, b"/".to_vec())?;
     let report = restored(place, at, Target::Place, &arguments.told).with_context(what)?;
@@ -112,6 +123,11 @@ fn tell(done: &str, path: &OsStr, report: &Value, told: &Told) {
     let (back, changed, removed) = (count("back"), count("changed"), count("removed"));
     let commit = &as_of["commit"];
     outln!("{path} {done} as of commit {commit}{made}: {back} brought back, {changed} changed, {removed} removed");
+    match count("forgotten") {
+        0 => {}
+        1 => outln!("1 file has no content in history any more ('weft history forget'), and is as it was before"),
+        files => outln!("{files} files have no content in history any more ('weft history forget'), and are as before"),
+    }
     let linked = count("linked");
     if linked > 0 {
         let outside = report["outside"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -129,16 +145,9 @@ fn list(report: &Value, top: &str) {
         let below = effect["path"].as_str().unwrap_or_default();
         outln!("{word:<8} {}{}", top.trim_end_matches('/'), shown::message(below));
     }
-    let all = ["back", "changed", "removed"].iter().filter_map(|name| report[name].as_u64()).sum::<u64>();
+    let all = ["back", "changed", "removed", "forgotten"].iter().filter_map(|name| report[name].as_u64()).sum::<u64>();
     let more = all.saturating_sub(effects.count() as u64);
     if more > 0 {
         outln!("and {more} more");
     }
-}
-
-/// Says that nobody can ask the daemon of the mount at `root`.
-fn unasked(root: &std::path::Path) -> anyhow::Error {
-    let (root, owner) = (shown::path(root), mounted::mount_at(root));
-    let who = owner.map_or_else(String::new, |(_, (user, _))| format!(" (user {user})"));
-    anyhow::anyhow!("the daemon of {root} cannot be asked by this user; do it as the user who mounted it{who}")
 }

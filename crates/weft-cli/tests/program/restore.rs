@@ -344,7 +344,8 @@ fn all_files_of_a_name_are_taken_out_of_history() {
             let found = String::from_utf8(found.stdout).unwrap();
             assert!(found.lines().all(|line| line.ends_with(":0")), "its blocks are still there: {found}");
         }
-        place.weft(&["undelete", &format!("{volume}:file")]).well();
+        let of_volume = format!("{volume}:file");
+        place.weft(&["undelete", &of_volume]).failed(&["the content of /file as of commit", "weft history forget"]);
     });
 }
 

@@ -174,6 +174,36 @@ fn a_volume_without_history_is_sent_while_nobody_uses_it() {
 }
 
 #[test]
+fn what_was_brought_back_is_a_change_and_what_was_forgotten_is_not_sent() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "--history", ALL, "v"]).well();
+    let directory = place.directory("m");
+    place.mount();
+    fs::create_dir(directory.join("d")).unwrap();
+    fs::write(directory.join("d/file"), "text").unwrap();
+    fs::write(directory.join("secret"), "secret").unwrap();
+    let snapshot = |name: &str| drop(place.weft(&["snapshot", "create", "m", name]).well());
+    snapshot("first");
+    fs::remove_dir_all(directory.join("d")).unwrap();
+    place.weft(&["undelete", "--parents", "m/d"]).well();
+    fs::write(directory.join("d/file"), "other text").unwrap();
+    fs::remove_file(directory.join("secret")).unwrap();
+    snapshot("second");
+    send(&place, &["v@first"], "whole");
+    receive(&place, &["w"], "whole").well();
+    send(&place, &["v@second", "--from", "first"], "changes");
+    receive(&place, &["w"], "changes").well();
+    assert_eq!(place.weft(&["digest", "m"]).well().split(' ').next(), Some(&*digest(&place, "w")));
+    place.weft(&["history", "forget", "m/secret"]).well();
+    for sent in [&["send", "v@first"][..], &["send", "v@second", "--from", "first"], &["send", "--snapshots", "v"]] {
+        let said: Said = place.command(sent).stdout(Stdio::null()).output().unwrap().into();
+        said.could_not(&["secret", "as of commit", "was taken out of history"]);
+    }
+    send(&place, &["v@second"], "later");
+    place.umount();
+}
+
+#[test]
 fn nothing_is_left_of_what_is_damaged_cut_off_or_interrupted() {
     let place = Place::new();
     volume(&place, &[]);

@@ -43,7 +43,10 @@ impl Sender<'_, '_> {
             match (named(&*before, ino)?, named(&*self.to, ino)?) {
                 (None, None) => {}
                 (None, Some(new)) => self.inode(&new, None)?,
-                (Some(old), None) => gone.push(old),
+                (Some(old), None) => {
+                    self.refuse_forgotten(&*before, &old)?;
+                    gone.push(old);
+                }
                 (Some(old), Some(new)) => self.changed_inode((from, to), &*before, (&old, &new))?,
             }
         }
@@ -104,6 +107,8 @@ impl Sender<'_, '_> {
         before: &dyn Store,
         (old, new): (&InodeRow, &InodeRow),
     ) -> Result<()> {
+        self.refuse_forgotten(before, old)?;
+        self.refuse_forgotten(&*self.to, new)?;
         self.row(new, Some(old))?;
         self.changed_xattrs(before, (old, new))?;
         if new.kind != Kind::File {

@@ -105,9 +105,15 @@ impl<R: Read> FrameReader<R> {
     /// Begins to read a stream.
     pub(super) fn new(mut input: R) -> Result<FrameReader<R>> {
         let mut found = [0; 16];
-        fill(&mut input, &mut found)?;
-        if found[..8] != MAGIC {
-            return Err(Error::Unusable("this is no stream of 'weft send'".into()));
+        let count = fill_up(&mut input, &mut found)?;
+        let magic = count.min(MAGIC.len());
+        match count {
+            0 => return Err(Error::Unusable("nothing came, where a stream of 'weft send' should".into())),
+            _ if found[..magic] != MAGIC[..magic] => {
+                return Err(Error::Unusable("this is no stream of 'weft send'".into()));
+            }
+            _ if count < found.len() => return Err(ended_early()),
+            _ => {}
         }
         let version = u32::from_le_bytes(found[8..12].try_into().expect("four bytes"));
         if version != STREAM_VERSION {
@@ -189,14 +195,20 @@ fn read_some(input: &mut impl Read, bytes: &mut [u8]) -> Result<usize> {
     }
 }
 
-fn fill(input: &mut impl Read, mut bytes: &mut [u8]) -> Result<()> {
-    while !bytes.is_empty() {
-        match read_some(input, bytes)? {
-            0 => return Err(ended_early()),
-            count => bytes = &mut bytes[count..],
+fn fill(input: &mut impl Read, bytes: &mut [u8]) -> Result<()> {
+    if fill_up(input, bytes)? < bytes.len() { Err(ended_early()) } else { Ok(()) }
+}
+
+/// Fills `bytes` as far as there is something to read; returns how far.
+fn fill_up(input: &mut impl Read, bytes: &mut [u8]) -> Result<usize> {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match read_some(input, &mut bytes[filled..])? {
+            0 => break,
+            count => filled += count,
         }
     }
-    Ok(())
+    Ok(filled)
 }
 
 #[cfg(test)]

@@ -113,7 +113,8 @@ impl<'a> Increment<'a> {
         refuse_row(&row, self.part.next_id, self.block_size)?;
         let there = self.store.row_of(row.ino)?;
         let old = self.compared(row.ino, there.clone(), base)?;
-        if old.as_ref().is_some_and(|old| old.kind != row.kind || old.generation != row.generation) {
+        // One of another generation had been removed in between, and was brought back.
+        if old.as_ref().is_some_and(|old| old.kind != row.kind) {
             return Err(wrong(&format!("inode {} becomes another one", row.ino.0)));
         }
         let mut current = Current {

@@ -108,6 +108,28 @@ fn plan(store: &dyn Store, header: &Header, selection: &Selection) -> Result<Vec
     snapshots.into_iter().map(part).collect()
 }
 
+/// A path of `ino` as of the commit that `then` shows. The names that an inode has lost are found
+/// in directories alone, so this reads the tree.
+fn path_then(then: &dyn Store, ino: Ino) -> Result<Vec<u8>> {
+    let (mut from, mut parents) = (Ino::ROOT, FxHashMap::default());
+    loop {
+        let rows = then.inodes(from, INODES_TOGETHER)?;
+        let Some(last) = rows.last() else { break };
+        from = last.ino.next();
+        for directory in rows.iter().filter(|row| row.kind == Kind::Directory) {
+            let mut after = Cookie(0);
+            loop {
+                let names = then.names(directory.ino, after, NAMES_TOGETHER)?;
+                let Some(last) = names.last() else { break };
+                after = last.cookie;
+                let kept = names.into_iter().filter(|name| name.kind == Kind::Directory || name.ino == ino);
+                parents.extend(kept.map(|name| (name.ino, (name.parent, name.name))));
+            }
+        }
+    }
+    crate::path_to(ino, |ino| Ok(parents.get(&ino).cloned().into_iter().collect()))
+}
+
 fn commit(store: &dyn Store, number: CommitNo) -> Result<StreamCommit> {
     let row = store.commits(number, 1)?.pop().filter(|row| row.number == number);
     let row = row.ok_or_else(|| Error::Unusable(format!("there is no commit {}", number.0)))?;
@@ -124,6 +146,7 @@ pub(super) struct Sender<'a, 'o> {
     pub(super) from: Option<Arc<dyn Store>>,
     pub(super) out: &'a mut RecordWriter<'o>,
     block_size: u64,
+    keeps_digests: bool,
     /// Blocks that were sent, each with the first of its places.
     blocks: FxHashMap<BlockId, (Ino, u64)>,
     total: u64,
@@ -145,8 +168,8 @@ impl<'a, 'o> Sender<'a, 'o> {
         };
         let from = part.from.map(|from| as_of(from.number)).transpose()?;
         let block_size = u64::from(header.options.block_size);
-        let total = header.counters.bytes_used;
-        Ok(Sender { store, to, from, out, block_size, blocks: FxHashMap::default(), total, progress })
+        let (total, keeps_digests) = (header.counters.bytes_used, header.options.digests);
+        Ok(Sender { store, to, from, out, block_size, keeps_digests, blocks: FxHashMap::default(), total, progress })
     }
 
     fn part(mut self, part: Part) -> Result<StreamCounts> {
@@ -193,6 +216,7 @@ impl<'a, 'o> Sender<'a, 'o> {
 
     /// Sends an inode with all that it has, but names.
     pub(super) fn inode(&mut self, row: &InodeRow, base: Option<&InodeRow>) -> Result<()> {
+        self.refuse_forgotten(&*self.to, row)?;
         self.row(row, base)?;
         if row.has_xattrs() {
             for (name, value) in self.to.xattrs(row.ino)? {
@@ -209,6 +233,23 @@ impl<'a, 'o> Sender<'a, 'o> {
         })?;
         // A block without a row is no hole.
         missing::refuse_block(row.ino, &missing::Blocks { allocated: row.allocated, held })
+    }
+
+    /// Refuses a file of which `then` has no content any more: nobody could make the tree of then,
+    /// or tell what changed it.
+    pub(super) fn refuse_forgotten(&self, then: &dyn Store, row: &InodeRow) -> Result<()> {
+        // An empty file has a digest.
+        let looks_so = self.keeps_digests && row.kind == Kind::File && row.size == 0;
+        if !looks_so || then.digest(row.ino)?.is_some() {
+            return Ok(());
+        }
+        let path = path_then(then, row.ino)?;
+        Err(Error::Unusable(format!(
+            "the content of {} as of commit {} was taken out of history ('weft history forget'): send a later commit, and \
+             changes from a later one",
+            path.escape_ascii(),
+            then.header()?.commit.0
+        )))
     }
 
     /// Sends the row of an inode, which was `base` before.

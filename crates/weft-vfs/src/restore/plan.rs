@@ -5,13 +5,13 @@ use super::path::{VolumePath, shown};
 use super::report::{Effect, OUTSIDE_MAX, RestoreReport};
 use super::rows::{Blocks, Rows};
 use super::subtree::Subtree;
-use super::{RestoreRequest, Restoring, Target, refused};
+use super::{RestoreError, RestoreRequest, Restoring, Target, refused};
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use weft_digest::Digest;
 use weft_store::{BlockRef, CommitNo, Ino, InodeRow, Kind, Name, NameRow, path_to};
-use weft_tree::{ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs};
+use weft_tree::{ErrorKind, ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs};
 
 /// A restoration, and what is told of it.
 pub(super) struct Plan {
@@ -35,7 +35,7 @@ struct Place {
 pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then: CommitNo) -> Restoring<Plan> {
     let (now, then) = (vfs.present_rows()?, vfs.past_rows(then));
     let place = find_place(request, path, now, then)?;
-    let past = Subtree::read(then, place.then.0, &place.only)?;
+    let mut past = Subtree::read(then, place.then.0, &place.only)?;
     let present = match (&place.now, &place.entry) {
         (Some(entry), _) => Subtree::read(now, entry.ino, &[])?,
         (None, None) => Subtree::read(now, Ino::ROOT, &[])?,
@@ -44,6 +44,15 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
     let count = (past.order.len() + past.entries + 1) as u64;
     let mut numbers = Numbers::reserve(vfs, count, request.is_rehearsal);
     let all_new = matches!(request.target, Target::Elsewhere(_));
+    let mut report = RestoreReport { then: then.commit, ..RestoreReport::default() };
+    let forgotten =
+        if vfs.store.header()?.options.digests { then.forgotten(past.rows())? } else { FxHashSet::default() };
+    if forgotten.contains(&place.then.0) {
+        let why =
+            format!("the content of {} as of commit {} was taken out of history", shown(path.names()), then.commit.0);
+        return refused(format!("{why} ('weft history forget')"));
+    }
+    leave_forgotten(&mut past, &forgotten, |ino| !all_new && present.inodes.contains_key(&ino), &mut report);
     let mapped =
         Mapped::choose(&past, &present, &mut numbers, all_new, |others| Ok(now.inodes(others)?.into_keys().collect()))?;
     let made = vfs.store.commits(then.commit, 1)?.into_iter().find(|row| row.number == then.commit);
@@ -59,7 +68,8 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
         gets_other_entries: FxHashSet::default(),
         blocks: AllBlocks::default(),
         restoration: Restoration { time: vfs.now(), ..Restoration::default() },
-        report: RestoreReport { then: then.commit, made, ..RestoreReport::default() },
+        forgotten,
+        report: RestoreReport { made, ..report },
     };
     planner.plan_entries(&place);
     planner.read_blocks()?;
@@ -69,6 +79,25 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
     let Planner { restoration, report, .. } = planner;
     refuse_too_much(vfs, &restoration)?;
     Ok(Plan { restoration, report })
+}
+
+/// Leaves the files of `past` out that are `forgotten`, but for those that are there, and notes
+/// them all.
+fn leave_forgotten(
+    past: &mut Subtree,
+    forgotten: &FxHashSet<Ino>,
+    is_there: impl Fn(Ino) -> bool,
+    report: &mut RestoreReport,
+) {
+    if forgotten.is_empty() {
+        return;
+    }
+    let paths = past.paths();
+    past.order
+        .iter()
+        .filter(|ino| forgotten.contains(ino))
+        .for_each(|ino| report.add(Effect::Forgotten, paths.get(ino)));
+    past.leave_out(|ino| forgotten.contains(&ino) && !is_there(ino));
 }
 
 /// Finds the place, then and now.
@@ -93,7 +122,12 @@ fn find_place(request: &RestoreRequest, path: &VolumePath, now: Rows<'_>, then: 
     {
         return Ok(place);
     }
-    let parent = now.directory(directory)?;
+    let parent = match now.directory(directory) {
+        Err(RestoreError::Refused(why)) if matches!(request.target, Target::EmptyPlace { with_parents: false }) => {
+            return refused(format!("{why}; --parents brings back directories on the way, too"));
+        }
+        parent => parent?,
+    };
     let present = now.name(parent.ino, name)?;
     if present.is_some() && request.target != Target::Place {
         return refused(format!("{} is there", shown(target.names())));
@@ -135,8 +169,14 @@ fn refuse_too_much(vfs: &Vfs, restoration: &Restoration) -> Restoring<()> {
     let before = before + rows(&mut { gone });
     let made = restored.filter(|inode| inode.present.is_none()).count() as u64;
     let made = made.saturating_sub(restoration.losing.len() as u64);
-    vfs.permit_restoring(after.saturating_sub(before), made, cost)?;
-    Ok(())
+    match vfs.permit_restoring(after.saturating_sub(before), made, cost) {
+        Err(error) if error.kind() == ErrorKind::NoSpace => refused(
+            "there is no room for its rows; 'weft snapshot delete' and then 'weft gc' give back the space of what only \
+             a snapshot has"
+                .into(),
+        ),
+        permitted => Ok(permitted?),
+    }
 }
 
 struct Planner<'a> {
@@ -147,6 +187,8 @@ struct Planner<'a> {
     present: Subtree,
     mapped: Mapped,
     numbers: Numbers,
+    /// Files of then without their content.
+    forgotten: FxHashSet<Ino>,
     /// Directories whose entries change.
     gets_other_entries: FxHashSet<Ino>,
     blocks: AllBlocks,
@@ -288,6 +330,16 @@ impl Planner<'_> {
         }
         let (now, last) = &self.present.inodes[&ino];
         row.generation = now.generation;
+        let is_forgotten = self.forgotten.contains(&ino);
+        if is_forgotten {
+            row = InodeRow {
+                size: now.size,
+                allocated: now.allocated,
+                mtime: now.mtime,
+                inline: now.inline.clone(),
+                ..row
+            };
+        }
         if then.kind != Kind::Directory {
             row.nlink = now.nlink.saturating_sub(self.present.count(ino)).saturating_add(names);
         }
@@ -302,7 +354,7 @@ impl Planner<'_> {
             let (present, content, xattrs) = (Some(now.clone()), RestoredContent::Same, None);
             return Ok((!is_same).then_some(RestoredInode { present, row, content, alone: None, xattrs }));
         }
-        let content = self.changed_content(then, now);
+        let content = if is_forgotten { RestoredContent::Same } else { self.changed_content(then, now) };
         let xattrs = self.changed_xattrs(then, now)?;
         let count = |xattrs: &RestoredXattrs| u32::try_from(xattrs.map.len()).unwrap_or(u32::MAX);
         row.xattrs = xattrs.as_ref().map_or(now.xattrs, count);

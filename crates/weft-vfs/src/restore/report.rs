@@ -28,6 +28,8 @@ pub struct RestoreReport {
     pub removed: u64,
     /// Inodes that are as they were.
     pub unchanged: u64,
+    /// Files of which history has no content any more: one that is there keeps what it has.
+    pub forgotten: u64,
     /// Paths of changed inodes, at most 1000, from the place that is restored on.
     pub paths: Vec<PathEffect>,
     /// Changed files that have hard links outside of the place.
@@ -55,6 +57,8 @@ pub enum Effect {
     Changed,
     /// It is not there any more.
     Removed,
+    /// Its content was taken out of history, so it does not come back.
+    Forgotten,
 }
 
 impl RestoreReport {
@@ -64,6 +68,7 @@ impl RestoreReport {
             Effect::Back => self.back += 1,
             Effect::Changed => self.changed += 1,
             Effect::Removed => self.removed += 1,
+            Effect::Forgotten => self.forgotten += 1,
         }
         if self.paths.len() < LISTED_MAX
             && self.listed_bytes < LISTED_BYTES_MAX

@@ -2,7 +2,7 @@
 
 use super::path::shown;
 use super::{Restoring, refused};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use weft_digest::Digest;
 use weft_store::{BlockRef, CommitNo, Cookie, Error, Ino, InodeRow, Kind, Name, NameRow, Store};
@@ -56,7 +56,7 @@ impl<'a> Rows<'a> {
             let rows = self.store.inodes_at(self.commit, *first, limit)?;
             let Some(last) = rows.last().map(|(row, _)| row.ino) else { break };
             let passed = left.partition_point(|ino| *ino <= last);
-            let asked = left.iter().take(passed).copied().collect::<rustc_hash::FxHashSet<_>>();
+            let asked = left.iter().take(passed).copied().collect::<FxHashSet<_>>();
             let before = found.len();
             found.extend(rows.into_iter().filter(|(row, _)| asked.contains(&row.ino)).map(|row| (row.0.ino, row)));
             let hits = found.len() - before;
@@ -114,6 +114,22 @@ impl<'a> Rows<'a> {
         for some in inos.chunks(FILES_READ) {
             let found = self.store.digests_at(self.commit, some)?;
             all.extend(some.iter().zip(found).filter_map(|(ino, digest)| Some((*ino, digest?))));
+        }
+        Ok(all)
+    }
+
+    /// Those of `files` whose content was taken out of history: they look empty, but have no
+    /// digest, as an empty file has. Of a volume that keeps digests.
+    pub(super) fn forgotten<'r>(
+        &self,
+        files: impl Iterator<Item = &'r InodeRow>,
+    ) -> weft_store::Result<FxHashSet<Ino>> {
+        let is_empty = |row: &&InodeRow| row.kind == Kind::File && row.size == 0;
+        let inos = files.filter(is_empty).map(|row| row.ino).collect::<Vec<_>>();
+        let mut all = FxHashSet::default();
+        for some in inos.chunks(FILES_READ) {
+            let found = self.store.digests_at(self.commit, some)?;
+            all.extend(some.iter().zip(found).filter(|(_, digest)| digest.is_none()).map(|(ino, _)| *ino));
         }
         Ok(all)
     }

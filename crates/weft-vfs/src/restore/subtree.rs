@@ -3,7 +3,7 @@
 use super::rows::{Rows, Versioned};
 use super::{Restoring, refused};
 use rustc_hash::FxHashMap;
-use weft_store::{Ino, Kind, Name, NameRow};
+use weft_store::{Ino, InodeRow, Kind, Name, NameRow};
 
 /// Entries of one subtree. Larger ones are restored in parts.
 const ENTRIES_MAX: usize = 1 << 22;
@@ -57,6 +57,20 @@ impl Subtree {
             (level, depth) = (next, depth + 1);
         }
         Ok(subtree)
+    }
+
+    /// The rows of all that is in it.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &InodeRow> {
+        self.order.iter().map(|ino| &self.inodes[ino].0)
+    }
+
+    /// Leaves out what `is_out` says, none of which is a directory.
+    pub(super) fn leave_out(&mut self, is_out: impl Fn(Ino) -> bool) {
+        self.order.retain(|ino| !is_out(*ino));
+        self.inodes.retain(|ino, _| !is_out(*ino));
+        self.counts.retain(|ino, _| !is_out(*ino));
+        self.names.values_mut().for_each(|names| names.retain(|entry| !is_out(entry.ino)));
+        self.entries = self.names.values().map(Vec::len).sum();
     }
 
     /// The entries of directory `ino`; none of anything else.

@@ -388,7 +388,8 @@ fn what_was_deleted_last_is_found_and_brought_back() {
     };
     assert_eq!(undelete("/d/small", false).expect_err("there"), "/d/small is there");
     assert_eq!(undelete("/d/none", false).expect_err("none"), "no commit that is kept has /d/none");
-    assert_eq!(undelete("/d/sub/file", false).expect_err("no parent"), "there is no directory /d/sub");
+    let error = undelete("/d/sub/file", false).expect_err("no parent");
+    assert_eq!(error, "there is no directory /d/sub; --parents brings back directories on the way, too");
     let report = undelete("/d/sub/file", true).expect("undeleted");
     assert_eq!((report.then, report.back), (then, 2));
     assert_eq!(volume.read("/d/sub/file"), b"second");
@@ -494,4 +495,31 @@ fn a_file_that_is_taken_out_of_history_is_empty_in_it() {
     assert_eq!(volume.read("/d/large"), [8; 2 * BLOCK]);
     volume.is_as_of("/d", "/d", last);
     assert_eq!(volume.store.block_count(), blocks - 4 + 2);
+}
+
+#[test]
+fn what_was_taken_out_of_history_replaces_nothing() {
+    let volume = Volume::new();
+    let first = volume.sample();
+    volume.put("/d/large", &[8; 2 * BLOCK]);
+    volume.put("/d/small", b"other");
+    volume.remove("/d/small");
+    volume.put("/d/empty", b"");
+    volume.commit();
+    for path in ["/d/large", "/d/small"] {
+        volume.vfs.forget_history(path.as_bytes()).expect("forgotten");
+    }
+    for (path, target) in [("/d/large", Target::Place), ("/d/small", Target::EmptyPlace { with_parents: false })] {
+        let error = volume.try_restore(path, first, target).expect_err("nothing of it is left");
+        assert!(error.contains(&format!("the content of {path} as of commit")), "{error}");
+    }
+    let report = volume.try_restore("/d", first, Target::Place).expect("restored");
+    assert_eq!(report.forgotten, 2);
+    assert_eq!(volume.read("/d/large"), [8; 2 * BLOCK]);
+    let left = tree(&volume.vfs, "/d");
+    assert!(!left.contains_key("/small") && !left.contains_key("/empty") && left.contains_key("/sub/file"));
+    let report = volume.try_restore("/d", first, Target::Elsewhere(b"/copy".to_vec())).expect("restored");
+    assert_eq!(report.forgotten, 2);
+    let copy = tree(&volume.vfs, "/copy");
+    assert!(!copy.contains_key("/small") && !copy.contains_key("/large") && copy.contains_key("/sub/file"));
 }
