@@ -193,9 +193,10 @@ pub enum Command {
     /// Make a file or a directory with all in it what it was at a moment of the past
     ///
     /// Also while the volume is mounted and busy. All of it happens at once, whatever fails: there
-    /// is no moment, and no crash, that leaves a part. What is there now and was not then is
-    /// removed; history keeps it. Data is neither read nor written. Exit code 0: it is restored, or
-    /// told. 1: it could not be, and nothing has changed. 2: wrong usage.
+    /// is no moment, and no crash, that leaves a part. The daemon of a mount does it also if this
+    /// command is interrupted. What is there now and was not then is removed; history keeps it.
+    /// Data is neither read nor written. Exit code 0: it is restored, or told. 1: it could not be,
+    /// and nothing has changed. 2: wrong usage.
     #[command(after_long_help = examples::RESTORE)]
     Restore(Restore),
     /// Bring back a file or a directory that was deleted
@@ -559,7 +560,7 @@ pub struct Open {
     /// (2026-11-28, 2026-11-28T12:30:00, with +01:00 of that offset), a time ago (-5m, -2h30m, -3d,
     /// -1w, yesterday), now, or the name of a snapshot. Of a time it is the last commit kept at or
     /// before it ('weft history'); changes that wait in the intent log are not shown. The volume
-    /// may be mounted meanwhile, except one in PostgreSQL
+    /// may be mounted meanwhile
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub at: Option<Moment>,
     /// If a log of a volume that was not unmounted cleanly is missing, damaged, or of another

@@ -71,6 +71,29 @@ pub fn of(named: &Path) -> Result<Option<Running>> {
     }
 }
 
+/// Finds the daemon that uses the volume `named`, itself or its mount point. Fails if it is mounted
+/// and this user cannot ask its daemon.
+pub fn using(named: &Path) -> Result<Option<Running>> {
+    let volume = crate::mounted::volume_at(named);
+    let found = of(&volume)?;
+    if found.is_some() || volume == named {
+        return Ok(found);
+    }
+    // One that shows the past leaves the volume to others.
+    match mounting(&named.canonicalize()?)? {
+        Some(_) => Ok(None),
+        None => Err(unasked(named)),
+    }
+}
+
+/// Says that this user cannot ask the daemon of the mount at `root`.
+pub fn unasked(root: &Path) -> anyhow::Error {
+    let owner = root.canonicalize().ok().and_then(|root| crate::mounted::mount_at(&root));
+    let who = owner.map_or_else(String::new, |(_, (user, _))| format!(" (user {user})"));
+    let root = crate::shown::path(root);
+    anyhow!("the daemon of {root} cannot be asked by this user; do it as the user who mounted it{who}")
+}
+
 /// Says where a daemon of this user serves the volume `named`, and how that ends.
 pub fn serving(named: &Path) -> Option<String> {
     of(named).ok().flatten().as_ref().and_then(served)
@@ -156,6 +179,10 @@ impl Running {
         let Answer { body, .. } = match answer {
             Ok(answer) if answer.is_good() => answer,
             Ok(answer) => bail!("{}", answer.body.trim()),
+            Err(Unanswered::Gone) => bail!(
+                "process {}, which served it, ended before it answered; what it was asked for may have been done",
+                self.socket.pid
+            ),
             Err(error) => bail!("process {}, which serves it, cannot be asked: {error}", self.socket.pid),
         };
         serde_json::from_str(&body).context("the daemon's answer cannot be read")

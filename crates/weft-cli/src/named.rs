@@ -38,8 +38,9 @@ pub fn volume_and_path(named: &OsStr) -> Option<(&Path, &OsStr)> {
     let volume = Path::new(volume);
     let is_address = Location::parse(volume).is_ok_and(|location| location.path().is_none());
     let is_volume = is_address || mounted::is_mount_point(volume) || weft_store::sqlite::is_volume(volume);
-    // What begins like a path and is no volume lies in a mount, or nowhere.
-    let is_path = named.as_bytes().first().is_some_and(|first| b"/.".contains(first));
+    // What begins like a path, or in a mount, and is no volume lies there, or nowhere.
+    let is_path = named.as_bytes().first().is_some_and(|first| b"/.".contains(first))
+        || mounted::InMount::find(Path::new(named)).is_ok_and(|place| place.is_some());
     (is_volume || !is_path).then_some((volume, path))
 }
 
@@ -52,7 +53,10 @@ pub fn at_moment(named: &OsStr) -> (&Path, Option<&OsStr>) {
         Some(host) => bytes[host..].iter().position(|byte| b"/?".contains(byte)).map_or(bytes.len(), |at| host + at),
         None => bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1),
     };
-    let at = bytes[from..].iter().position(|byte| *byte == b'@').map(|at| from + at);
+    let mut ats = (from..bytes.len()).filter(|at| bytes[*at] == b'@');
+    let is_there = |at: &usize| Path::new(OsStr::from_bytes(&bytes[..*at])).symlink_metadata().is_ok();
+    // The volume's own name may hold some, too, as of `in_volume`.
+    let at = ats.clone().rev().find(is_there).or_else(|| ats.next());
     match at.filter(|at| *at > 0 && Path::new(named).symlink_metadata().is_err()) {
         Some(at) => {
             let (volume, moment) = apart(bytes, at);

@@ -138,6 +138,9 @@ fn wrong(why: &'static str) -> Unanswered {
 /// Reads an answer that ends with its connection.
 fn answer(bytes: &[u8]) -> Result<Answer, Unanswered> {
     let text = std::str::from_utf8(bytes).map_err(|_| wrong("it is no text"))?;
+    if text.is_empty() {
+        return Err(Unanswered::Gone);
+    }
     let (head, body) = text.split_once("\r\n\r\n").ok_or(wrong("it ends early"))?;
     let mut lines = head.split("\r\n");
     let code = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());

@@ -10,6 +10,7 @@ mod difference;
 mod moment;
 
 pub use at::{At, PastFilter};
+pub(crate) use moment::Rfc3339;
 pub use moment::{InvalidMoment, Moment};
 
 use crate::Name;

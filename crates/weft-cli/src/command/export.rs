@@ -55,9 +55,10 @@ fn export(arguments: &Export) -> Result<ExitCode> {
     transfer.stops(&place.opened.vfs);
     place.refuse_own_target(&arguments.directory)?;
     let from = find(&place.opened.vfs, &place.path)?;
+    let way = if arguments.at.is_some() { "--at MOMENT" } else { "--read-only" };
     ensure!(
         from.kind == Kind::Directory,
-        "{} is not a directory; export the directory that it is in, or mount the volume ('weft mount --read-only VOLUME \
+        "{} is not a directory; export the directory that it is in, or mount the volume ('weft mount {way} VOLUME \
          DIRECTORY') and copy it from there",
         arguments.source.display()
     );

@@ -3,7 +3,7 @@
 use super::transfer::steps;
 use crate::arguments::Gc;
 use crate::opened::{Opened, Settings};
-use crate::{daemons, mounted, shown, size};
+use crate::{daemons, shown, size};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ pub fn run(arguments: &Gc) -> Result<ExitCode> {
 /// Has all steps made, by the daemon that uses the volume or here. Returns the bytes that the place
 /// of the volume gained.
 fn collect(volume: &std::path::Path) -> Result<u64> {
-    if let Some(daemon) = daemons::of(&mounted::volume_at(volume))? {
+    if let Some(daemon) = daemons::using(volume)? {
         return all_steps(|since| {
             let since = since.map_or(0, |commit| commit.0);
             collected(&daemon.answered(&format!("/history/collect/{since}"))?)

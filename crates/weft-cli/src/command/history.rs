@@ -2,7 +2,7 @@
 
 use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
 use crate::daemons;
-use crate::mounted::{self, volume_named};
+use crate::mounted::volume_named;
 use crate::opened::{Opened, Settings};
 use crate::shown;
 use anyhow::{Context, Result};
@@ -136,8 +136,7 @@ pub(super) fn ordered(
     order: &str,
     alone: impl FnOnce(&Vfs) -> weft_vfs::Result<CommitNo>,
 ) -> Result<u64> {
-    let mounted = mounted::volume_at(volume);
-    if let Some(daemon) = daemons::of(&mounted)? {
+    if let Some(daemon) = daemons::using(volume)? {
         return daemon.order(order);
     }
     let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;

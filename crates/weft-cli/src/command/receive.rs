@@ -9,7 +9,7 @@ use super::transfer::{Interrupt, Unfinished, exit_code, steps};
 use crate::arguments::{Keeping, Receive};
 use crate::failure::{one_line, usage};
 use crate::shown;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 use std::fs::File;
@@ -73,6 +73,12 @@ fn receive_changes(arguments: &Receive, location: &Location, incoming: Incoming<
         return usage(
             "the stream brings changes of a volume that is there: --blocks, --layout and --history are for new ones"
                 .into(),
+        );
+    }
+    if location.path().is_some_and(|path| !path.exists()) {
+        bail!(
+            "there is no such volume, and the stream brings changes of one; first receive the whole volume, which \
+             'weft send' without --from sends"
         );
     }
     refuse_waiting(location)?;

@@ -5,12 +5,15 @@
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
-use crate::past::{History, HistoryChange, Pin, PinKind, no_history};
+use crate::past::{History, HistoryChange, Pin, PinKind, Rfc3339, no_history};
 use crate::row::{CommitNo, Ino};
 use std::collections::BTreeMap;
 
 /// Last commits that are remembered, whatever is kept.
 pub(crate) const COMMITS_KEPT: u64 = 1024;
+
+/// Snapshots that a message names.
+const NAMED_MAX: usize = 5;
 
 /// The key of a pin.
 pub(crate) type PinKey = (CommitNo, PinKind, Vec<u8>);
@@ -113,10 +116,14 @@ impl Kept {
     }
 
     fn end(&mut self) -> Result<()> {
-        if let Some(pin) = self.pins.values().find(|pin| pin.kind == PinKind::Snapshot) {
+        let snapshots = self.pins.values().filter(|pin| pin.kind == PinKind::Snapshot);
+        let names = snapshots.map(|pin| String::from_utf8_lossy(&pin.name)).collect::<Vec<_>>();
+        if !names.is_empty() {
+            let named = names.iter().take(NAMED_MAX).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+            let more = names.len().saturating_sub(NAMED_MAX);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
             return Err(Error::Unusable(format!(
-                "history cannot end while there are snapshots: {}; delete them first",
-                String::from_utf8_lossy(&pin.name)
+                "history cannot end while there are snapshots: {named}{more}; delete them first"
             )));
         }
         self.is_ended |= self.history.take().is_some();
@@ -145,9 +152,9 @@ impl Kept {
 
     fn unpin(&mut self, key: &PinKey, batch: &Batch) -> Result<()> {
         let Some(pin) = self.pins.get(key) else { return Ok(()) };
-        if pin.held_until.is_some_and(|until| until > batch.time) {
+        if let Some(until) = pin.held_until.filter(|until| *until > batch.time) {
             let name = String::from_utf8_lossy(&pin.name);
-            return Err(Error::Unusable(format!("snapshot '{name}' is held")));
+            return Err(Error::Unusable(format!("snapshot '{name}' is held until {}", Rfc3339(until))));
         }
         self.pins.remove(key);
         let is_pinned = self.is_pinned(key.0);

@@ -241,7 +241,7 @@ fn date_after(days: i64) -> (i64, i64, i64) {
 }
 
 /// A time as RFC 3339 writes it, in UTC, in whole seconds.
-struct Rfc3339(Timestamp);
+pub(crate) struct Rfc3339(pub(crate) Timestamp);
 
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

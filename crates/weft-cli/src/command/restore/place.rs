@@ -1,6 +1,5 @@
 //! A place in a volume, mounted or not, where something is or was.
 
-use super::unasked;
 use crate::daemons::{self, Running};
 use crate::mounted::InMount;
 use crate::named::volume_and_path;
@@ -41,7 +40,7 @@ impl Place {
             )
         };
         let root = place.root()?;
-        let daemon = daemons::mounting(&root)?.ok_or_else(|| unasked(&root))?;
+        let daemon = daemons::mounting(&root)?.ok_or_else(|| daemons::unasked(&root))?;
         if daemon.status.as_ref().is_ok_and(|status| !status["as_of"].is_null()) {
             bail!("{} shows the past, where nothing can be changed; name the path in the present", shown::path(&root));
         }
@@ -51,8 +50,7 @@ impl Place {
 
     /// `path` in `volume`, which may be named by the directory where it is mounted.
     pub fn of_volume(volume: &Path, path: Vec<u8>) -> Result<Place> {
-        let mounted = mounted::volume_at(volume);
-        let way = match daemons::of(&mounted)? {
+        let way = match daemons::using(volume)? {
             Some(daemon) => {
                 let place = daemon.status.as_ref().ok().filter(|status| status["kind"] == "mount");
                 let root = place.and_then(|status| status["place"].as_str()).map(PathBuf::from);
