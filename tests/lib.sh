@@ -19,9 +19,8 @@ clean_up() {
     exec 9>&-
     [ -z "${server:-}" ] || wait "$server"
     pkill -9 -f "$place/" 2>/dev/null
-    for directory in "$mnt" "$place"/mnt-* "$place/disk"; do
-        mountpoint -q "$directory" && umount -l "$directory"
-    done
+    # mountpoint(1) takes the mount of a daemon that was killed for none.
+    for directory in "$mnt" "$place"/mnt-* "$place/disk"; do umount -l "$directory" 2>/dev/null; done
     for namespace in "${namespaces[@]}"; do ip netns del "$namespace" 2>/dev/null; done
     [ -f "$place/disk.img" ] && losetup -j "$place/disk.img" | cut -d: -f1 | xargs -r losetup -d
     rm -rf "$place"
