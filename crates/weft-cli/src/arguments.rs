@@ -14,7 +14,8 @@ mod signing;
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Receive, Send, Upgrade};
 pub use history::{
-    History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, RenameSnapshot, SetHistory, Snapshot, SnapshotCommand,
+    DiffSnapshots, History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, RenameSnapshot, SetHistory, Snapshot,
+    SnapshotCommand,
 };
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use restoring::{Gc, Restore, RestoreSnapshot, Told, Undelete};
@@ -151,8 +152,10 @@ pub enum Command {
     Digest(Digest),
     /// Tell where two trees differ: in names, kinds, permissions, contents
     ///
-    /// Prints a line for each difference, 'added' and 'deleted' as seen from FIRST. Exit code 0:
-    /// there is none. 1: there are. 2: one could not be read.
+    /// Prints a line for each difference, 'added' and 'deleted' as seen from FIRST. With --at: what
+    /// has changed in a tree, or in a file, from one moment of the past to another one or to now.
+    /// Trees whose digests are the same are not read. Exit code 0: there is none. 1: there are. 2:
+    /// one could not be read.
     #[command(after_long_help = examples::DIFF)]
     Diff(Diff),
     /// Print a proof that a directory holds something with its digest, for whoever knows the
@@ -179,12 +182,12 @@ pub enum Command {
     Log(Log),
     /// Tell what a volume keeps of its past, or set the rule by which it keeps it
     ///
-    /// Commits of the past are read with --at, by 'weft mount', 'weft serve', 'weft export', 'weft
-    /// digest' and 'weft prove', also while the volume is mounted. Exit code 0: it was told, or
-    /// set. 1: it could not be. 2: wrong usage.
+    /// Commits of the past are read with --at, by 'weft cat', 'weft diff', 'weft mount', 'weft
+    /// serve', 'weft export', 'weft digest' and 'weft prove', also while the volume is mounted. Exit
+    /// code 0: it was told, or set. 1: it could not be. 2: wrong usage.
     #[command(after_long_help = examples::HISTORY)]
     History(History),
-    /// Make, list, hold and delete snapshots of a volume: moments of it that stay
+    /// Make, list, compare, hold and delete snapshots of a volume: moments of it that stay
     ///
     /// Also while it is mounted and busy. A volume has snapshots while it keeps history ('weft
     /// history'). Exit code 0: it was done. 1: it could not be. 2: wrong usage.
@@ -386,9 +389,9 @@ pub struct Digest {
     /// Read all content, also where digests are kept
     #[arg(long)]
     pub read: bool,
-    /// The volume as it was at this moment, as of 'weft mount'; with VOLUME:PATH, and also while it
-    /// is mounted
-    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true, conflicts_with = "tree")]
+    /// What it was at this moment, as of 'weft mount'; with VOLUME:PATH or a path in a mounted
+    /// volume, there now or not
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true, conflicts_with_all = ["tree", "check"])]
     pub at: Option<Moment>,
     /// Print JSON
     #[arg(long)]
@@ -397,10 +400,27 @@ pub struct Digest {
 
 #[derive(Args)]
 pub struct Diff {
-    /// A directory, or VOLUME:PATH for one in a volume that is not mounted
+    /// A directory, or VOLUME:PATH for one in a volume that is not mounted. With --at: a file or
+    /// directory in a mounted volume, there now or not, or VOLUME:PATH
+    #[arg(value_name = "FIRST|PATH")]
     pub first: OsString,
     /// Another
-    pub second: OsString,
+    pub second: Option<OsString>,
+    /// Compare PATH as it was at this moment, as of 'weft mount', with what it was at a second one,
+    /// or is now; also while the volume is mounted
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Vec<Moment>,
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+/// The way in which differences are found and printed.
+#[derive(Args)]
+pub struct Shown {
+    /// Print also where the contents of files differ, as 'diff -u' does. Of binary files, and of
+    /// those above 8 MiB, it is told that they do
+    #[arg(long)]
+    pub content: bool,
     /// Read all content, also where digests are kept
     #[arg(long)]
     pub read: bool,

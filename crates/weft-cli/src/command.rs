@@ -31,6 +31,7 @@ mod snapshot;
 mod stages;
 mod stats;
 mod status;
+mod subject;
 mod sync;
 pub mod transfer;
 mod umount;
@@ -81,7 +82,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Run(arguments) => run::run(&arguments),
         Command::Stages(arguments) => stages::run(&arguments),
         Command::Pipe(arguments) => pipe::run(&arguments),
-        Command::Cat(arguments) => Ok(programs::cat(&arguments)),
+        Command::Cat(arguments) => programs::cat(&arguments),
         Command::Grep(arguments) => programs::grep(&arguments),
         Command::Wc(arguments) => Ok(programs::wc(&arguments)),
         Command::Sum(arguments) => Ok(programs::sum(&arguments)),

@@ -46,6 +46,8 @@ pub struct Opened {
     pub read_only: bool,
     /// The commit as of which it is read, if not the last.
     pub as_of: Option<AsOf>,
+    /// The store itself, whatever moment is read.
+    whole: Arc<dyn Store>,
 }
 
 /// A commit of the past.
@@ -117,11 +119,23 @@ impl Opened {
         };
         let file = file.map(|file| file.with(loss));
         let log = volume.log.filter(|_| at.is_none()).or(file.map(Into::into));
+        let whole = volume.store.clone();
         let (store, as_of) = as_of(volume.store, at.as_ref()).with_context(context)?;
         let vfs = weft_links::open(store.clone(), log, options, links, Arc::new(SystemClock));
         let vfs = vfs.with_context(context)?;
         refuse_unreadable_root(&*store).with_context(context)?;
-        Ok(Opened { vfs, store, layout: volume.layout, location, read_only, as_of })
+        Ok(Opened { vfs, store, layout: volume.layout, location, read_only, as_of, whole })
+    }
+
+    /// Opens the same volume as of another moment, to be read as long as this one is open. Returns
+    /// also the commit that this is.
+    pub fn also(&self, settings: Settings) -> Result<(Arc<Vfs>, CommitNo)> {
+        let context = || format!("cannot open volume {}", self.location);
+        let (store, _) = as_of(self.whole.clone(), settings.at.as_ref()).with_context(context)?;
+        let commit = store.header()?.commit;
+        let options = Options { read_only: true, background: false, ..settings.vfs };
+        let vfs = weft_links::open(store, None, options, settings.links, Arc::new(SystemClock));
+        Ok((vfs.with_context(context)?, commit))
     }
 
     /// Returns the log of a daemon in the background: `asked`, or a file near the volume, or one

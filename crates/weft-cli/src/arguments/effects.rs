@@ -1,6 +1,6 @@
 //! Effects of commands on files, and on being ended early.
 
-use super::{Blocks, Command, Net};
+use super::{Blocks, Command, Net, SnapshotCommand};
 use weft_store::BlockHome;
 
 impl From<Blocks> for BlockHome {
@@ -24,6 +24,8 @@ impl Command {
             | Command::Convert(_)
             | Command::Upgrade(_)
             | Command::Import(_)
+            | Command::Cat(_)
+            | Command::Diff(_)
             | Command::Log(_)
             | Command::History(_)
             | Command::Snapshot(_)
@@ -64,6 +66,7 @@ impl Command {
             | Command::Man { dir: None } => true,
             Command::Check(arguments) => !arguments.repair && !arguments.salvage,
             Command::Link(arguments) => arguments.show,
+            Command::Snapshot(arguments) => matches!(arguments.command, SnapshotCommand::Diff(_)),
             Command::History(arguments) => arguments.command.is_none(),
             _ => false,
         }

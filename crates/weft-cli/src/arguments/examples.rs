@@ -64,7 +64,9 @@ Examples:
 pub const DIFF: &str = "\
 Examples:
     weft diff ~/Pictures photos.weft:
-    weft diff /mnt/photos /mnt/copy";
+    weft diff /mnt/photos /mnt/copy
+    weft diff --at -1h --content /mnt/photos/lists
+    weft diff --at @1234 --at @1240 photos.weft:2026";
 
 pub const HISTORY: &str = "\
 Examples:
@@ -78,6 +80,7 @@ Examples:
     weft snapshot create photos.weft before-the-upgrade
     weft mount --at before-the-upgrade photos.weft /mnt/before
     weft snapshot list photos.weft
+    weft snapshot diff photos.weft before-the-upgrade
     weft snapshot restore photos.weft before-the-upgrade
     weft snapshot delete photos.weft before-the-upgrade";
 
@@ -185,7 +188,9 @@ Examples:
 
 pub const CAT: &str = "\
 Examples:
-    weft cat /mnt/photos/notes /mnt/photos/more";
+    weft cat /mnt/photos/notes /mnt/photos/more
+    weft cat --at -1h /mnt/photos/notes
+    weft cat --at @1234 photos.weft:notes";
 
 pub const GREP: &str = "\
 Examples:
@@ -255,6 +260,11 @@ mod tests {
             RECEIVE,
             DIGEST,
             DIFF,
+            HISTORY,
+            SNAPSHOT,
+            RESTORE,
+            UNDELETE,
+            GC,
             SIGN,
             STATS,
             STATUS,

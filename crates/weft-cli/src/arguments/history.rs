@@ -77,6 +77,10 @@ pub enum SnapshotCommand {
     ///
     /// Exit code 0: they are listed. 1: they could not be. 2: wrong usage.
     List(ListSnapshots),
+    /// Tell what has changed since a snapshot, or from one to another, as 'weft diff --at' does
+    ///
+    /// Exit code 0: nothing. 1: something. 2: it could not be read.
+    Diff(DiffSnapshots),
     /// Make all of a volume what it was at a snapshot, at once; history keeps what is there now
     ///
     /// Exit code 0: it is restored, or told. 1: it could not be. 2: wrong usage.
@@ -101,6 +105,16 @@ pub struct NamedSnapshot {
     pub volume: PathBuf,
     /// Name of the snapshot
     pub name: String,
+}
+
+#[derive(Args)]
+pub struct DiffSnapshots {
+    #[command(flatten)]
+    pub snapshot: NamedSnapshot,
+    /// A later snapshot; without it, what is there now
+    pub later: Option<String>,
+    #[command(flatten)]
+    pub shown: super::Shown,
 }
 
 #[derive(Args)]

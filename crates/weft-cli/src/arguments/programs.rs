@@ -2,11 +2,16 @@
 
 use clap::Args;
 use std::ffi::OsString;
+use weft_store::Moment;
 
 #[derive(Args)]
 pub struct Cat {
-    /// Files; '-', or none, stands for the standard input
+    /// Files; '-', or none, stands for the standard input. With --at: paths in a mounted volume,
+    /// there now or not, or VOLUME:PATH
     pub files: Vec<OsString>,
+    /// The files as they were at this moment, as of 'weft mount'; also while the volume is mounted
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Option<Moment>,
 }
 
 #[derive(Args)]

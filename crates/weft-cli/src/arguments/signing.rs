@@ -14,8 +14,8 @@ pub struct Prove {
     /// Read all content, also where digests are kept
     #[arg(long)]
     pub read: bool,
-    /// The volume as it was at this moment, as of 'weft mount'; with VOLUME:PATH, and also while it
-    /// is mounted
+    /// The directory as it was at this moment, as of 'weft mount'; with VOLUME:PATH or a path in a
+    /// mounted volume, there now or not
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub at: Option<Moment>,
 }

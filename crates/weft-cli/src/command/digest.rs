@@ -7,14 +7,15 @@ mod plain;
 mod stored;
 mod tree;
 
+use super::subject::{self, Subject};
 use super::transfer::{Place, Progress, names, path_as_json};
 use crate::arguments::Digest as Arguments;
 use crate::named::in_volume;
 use crate::opened::Opened;
 use crate::output;
 use crate::shown;
-use anyhow::{Context, Result, anyhow, ensure};
-use directory::Boxed;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use directory::{Boxed, Item};
 use list::{Line, Reader};
 use plain::Plain;
 use serde_json::Value;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 use stored::Stored;
 use tree::Found;
 use weft_digest::{Digest, Kind, hex};
-use weft_store::{Location, Moment};
+use weft_store::{CommitNo, Location, Moment};
 use weft_vfs::ErrorKind;
 
 /// Prints digests, or verifies lists of them.
@@ -77,13 +78,28 @@ impl Source {
 
     /// Opens it as of the moment `at`, or of now. What lies in no volume has no past.
     pub(super) fn open_at(path: &OsStr, at: Option<&Moment>) -> Result<Source> {
-        let Some((volume, _)) = in_volume(path) else {
-            ensure!(at.is_none(), "--at takes what lies in a volume that is not mounted, as VOLUME:PATH");
-            return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() });
+        let (volume, place) = match (at, in_volume(path)) {
+            (None, None) => return Ok(Source::Elsewhere { path: path.into(), tree: Plain::new() }),
+            (None, Some((volume, _))) => (volume.into(), Place::open_at(path, None)?),
+            (Some(at), _) => {
+                let subject = Subject::demand(path)?;
+                (subject.named.as_os_str().to_owned(), subject.open_at(at)?)
+            }
         };
-        let Place { opened, path, .. } = Place::open_at(path, at)?;
+        let Place { opened, path, .. } = place;
         let tree = Stored(opened.vfs.clone());
-        Ok(Source::Volume { volume: volume.into(), opened: Some(Box::new(opened)), tree, path })
+        Ok(Source::Volume { volume, opened: Some(Box::new(opened)), tree, path })
+    }
+
+    /// Opens `subject` as of two moments. Returns also the commits that those are.
+    pub(super) fn of_moments(subject: &Subject, moments: [&Moment; 2]) -> Result<([Source; 2], [CommitNo; 2])> {
+        let (place, (also, commit)) = subject.open_between(moments)?;
+        let commits = [place.opened.store.header()?.commit, commit];
+        let (tree, path) = (Stored(place.opened.vfs.clone()), place.path);
+        let volume = subject.named.as_os_str();
+        let second = Source::Volume { volume: volume.into(), opened: None, tree: Stored(also), path: path.clone() };
+        let opened = Some(Box::new(place.opened));
+        Ok(([Source::Volume { volume: volume.into(), opened, tree, path }, second], commits))
     }
 
     /// Opens like [`Source::open`], also a path in the volume that this one has opened.
@@ -108,6 +124,28 @@ impl Source {
             }
             Source::Elsewhere { path, tree } => directory::of(tree, plain::find(path)?, all, progress)?.1,
         })
+    }
+
+    /// Returns what is there; none if nothing is.
+    pub(super) fn item<'a>(&'a self, all: bool, progress: &'a Progress) -> Result<Option<Item<'a>>> {
+        match self {
+            Source::Volume { tree, path, .. } => stored::item(tree, path, all, progress),
+            Source::Elsewhere { .. } => bail!("it has no past"),
+        }
+    }
+
+    /// Gives all bytes of the file at `path` below the directory there to `take`, or those of the
+    /// file there.
+    pub(super) fn read(&self, path: Option<&[u8]>, take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        match self {
+            Source::Volume { tree, path: above, .. } => {
+                let below = path.map(names).transpose()?.unwrap_or_default();
+                subject::read(&tree.0, &[&above[..], &below].concat(), take)
+            }
+            Source::Elsewhere { path: above, .. } => {
+                plain::read_file(&path.map_or_else(|| above.clone(), |path| above.join(OsStr::from_bytes(path))), take)
+            }
+        }
     }
 
     /// Returns the digest of the directory there.

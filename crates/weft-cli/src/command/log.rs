@@ -2,11 +2,11 @@
 
 mod changes;
 
+use super::subject::Subject;
 use crate::arguments::Log;
 use crate::mounted::volume_named;
 use crate::shown;
 use anyhow::{Context, Result};
-use changes::Subject;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use weft_digest::hex;
@@ -18,7 +18,7 @@ pub fn run(arguments: &Log) -> Result<ExitCode> {
     if let Some(subject) = Subject::find(&arguments.volume)? {
         crate::notes::tell_of_waiting(&subject.location);
         let since = arguments.since.as_ref().map(|moment| Since::find(&subject.location, moment)).transpose()?;
-        subject.print(since.as_ref(), arguments.limit, arguments.json)?;
+        changes::print(&subject, since.as_ref(), arguments.limit, arguments.json)?;
         return Ok(ExitCode::SUCCESS);
     }
     let location = volume_named(&arguments.volume)?;

@@ -7,7 +7,7 @@ use super::digest::{self, Source, listed};
 use super::transfer::{Progress, names};
 use crate::arguments::{Prove, VerifyProof};
 use crate::failure::{Differs, agrees, usage};
-use crate::output;
+use crate::{output, shown};
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::io::Read;
@@ -72,16 +72,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 fn report(root: &Digest, proof: &Proof, json: bool) -> Result<()> {
     let last = proof.steps.last().expect("a proof has a step");
     let path = proof.steps.iter().map(|step| &step.name[..]).collect::<Vec<_>>().join(&b'/');
-    let kind = match last.kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "symbolic link",
-        Kind::Fifo => "named pipe",
-        Kind::Socket => "socket",
-        Kind::CharDevice => "character device",
-        Kind::BlockDevice => "block device",
-        Kind::Transformation => "transformation link",
-    };
+    let kind = shown::kind(last.kind);
     let (root, digest, mode) = (hex(root), hex(&proof.digest), format!("{:04o}", last.permissions));
     if json {
         let path = String::from_utf8_lossy(&path);

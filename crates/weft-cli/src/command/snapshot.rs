@@ -1,27 +1,36 @@
 //! `weft snapshot`.
 
 use super::history::{in_target, ordered};
-use crate::arguments::{NamedSnapshot, RenameSnapshot, Snapshot, SnapshotCommand};
+use super::subject::Subject;
+use crate::arguments::{DiffSnapshots, NamedSnapshot, RenameSnapshot, Snapshot, SnapshotCommand};
 use crate::mounted::volume_named;
 use crate::shown;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
-use weft_store::{CommitRow, OpenOptions, Pin, PinKind, Timestamp};
+use weft_store::{CommitRow, Moment, OpenOptions, Pin, PinKind, Timestamp};
 use weft_vfs::{Clock, SystemClock};
 
-/// Makes, lists, renames, holds or deletes a snapshot.
+/// Makes, lists, compares, renames, holds or deletes snapshots, or restores one.
 pub fn run(arguments: &Snapshot) -> Result<ExitCode> {
     match &arguments.command {
         SnapshotCommand::Create(create) => make(&create.snapshot, create.hold.map(|span| later(span.0)))?,
         SnapshotCommand::List(list) => print(&list.volume, list.json)?,
+        SnapshotCommand::Diff(diff) => return Ok(differences(diff)),
         SnapshotCommand::Restore(restore) => super::restore::snapshot(restore)?,
         SnapshotCommand::Delete(snapshot) => delete(snapshot)?,
         SnapshotCommand::Rename(snapshot) => rename(snapshot)?,
         SnapshotCommand::Hold(hold) => hold_until(&hold.snapshot, later(hold.time.0))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints what has changed since a snapshot, up to another one or to now.
+fn differences(DiffSnapshots { snapshot, later, shown }: &DiffSnapshots) -> ExitCode {
+    let from = Moment::Snapshot(snapshot.name.clone());
+    let to = later.clone().map_or(Moment::Now, Moment::Snapshot);
+    super::diff::moments(|| Subject::of_volume(&snapshot.volume), [&from, &to], shown)
 }
 
 /// The time after so many nanoseconds.

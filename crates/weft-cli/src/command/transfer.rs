@@ -27,11 +27,12 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use weft_links::{Exported, LinkOptions};
-use weft_store::{Moment, OpenOptions, parent_of};
+use weft_store::{CommitNo, Moment, OpenOptions, parent_of};
 use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Options, Vfs};
 
 /// Bytes copied at a time.
@@ -64,21 +65,29 @@ impl Place {
     }
 
     fn open_by(named: &OsStr, read_only: bool, at: Option<&Moment>) -> Result<Place> {
-        Place::open_with(named, |claims| {
-            // A link is not root's because others claim so.
-            let exported = if claims.is_some() { Exported::Nobody } else { LinkOptions::default().exported };
-            let vfs = Options { read_only, ..Options::default() };
-            Settings { vfs, links: LinkOptions { exported, ..LinkOptions::default() }, at: at.cloned() }
-        })
+        Place::open_with(named, |claims| settings(claims.as_ref(), read_only, at))
+    }
+
+    /// Opens `volume` and `path` in it to be read as of the moment `at`, or of now.
+    pub fn of_parts(volume: &Path, path: &[u8], at: Option<&Moment>) -> Result<Place> {
+        Place::of_parts_with(volume, path, |claims| settings(claims.as_ref(), true, at))
     }
 
     /// Opens it with the settings that follow from the claims of others.
     pub fn open_with(named: &OsStr, settings: impl FnOnce(Option<Claims>) -> Settings) -> Result<Place> {
         let (volume, path) = in_volume(named).unwrap_or((named, OsStr::new("")));
-        let volume = Path::new(volume);
+        Place::of_parts_with(Path::new(volume), path.as_bytes(), settings)
+    }
+
+    fn of_parts_with(volume: &Path, path: &[u8], settings: impl FnOnce(Option<Claims>) -> Settings) -> Result<Place> {
         let claims = Claims::of(&crate::mounted::volume_named(volume)?);
         let opened = Opened::open(volume, settings(claims), OpenOptions::default())?;
-        Ok(Place { opened, path: names(path.as_bytes())?, claims })
+        Ok(Place { opened, path: names(path)?, claims })
+    }
+
+    /// Opens the same volume as of another moment. Returns also the commit that this is.
+    pub fn also_at(&self, at: &Moment) -> Result<(Arc<Vfs>, CommitNo)> {
+        self.opened.also(settings(self.claims.as_ref(), true, Some(at)))
     }
 
     /// Commits all and closes the volume.
@@ -107,6 +116,14 @@ impl Place {
         }
         Ok(())
     }
+}
+
+/// Settings of a volume that is copied or read, as far as others have claims to it.
+fn settings(claims: Option<&Claims>, read_only: bool, at: Option<&Moment>) -> Settings {
+    // A link is not root's because others claim so.
+    let exported = if claims.is_some() { Exported::Nobody } else { LinkOptions::default().exported };
+    let vfs = Options { read_only, ..Options::default() };
+    Settings { vfs, links: LinkOptions { exported, ..LinkOptions::default() }, at: at.cloned() }
 }
 
 /// Returns a path in JSON. A path that is no UTF-8 is also given in `path_hex`, as its text is not

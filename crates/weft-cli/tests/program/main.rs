@@ -33,6 +33,7 @@ mod networks;
 mod output;
 mod owner;
 mod pages;
+mod past_commands;
 mod past_paths;
 mod place;
 mod planted;

@@ -27,10 +27,29 @@ pub struct Difference {
     /// From the top.
     pub path: Vec<u8>,
     /// In the second tree, or in the first if it is in that alone.
-    pub is_directory: bool,
+    pub kind: Kind,
 }
 
-type Pair<'a> = [Option<Item<'a>>; 2];
+/// What has a name in the first tree, and in the second.
+pub type Pair<'a> = [Option<Item<'a>>; 2];
+
+/// Returns all differences of two entries called `name`: those below, if both are directories.
+pub fn of_entries(name: &[u8], pair: Pair<'_>) -> Result<Vec<Difference>> {
+    match pair {
+        [Some(Item { below: Some(first), .. }), Some(Item { below: Some(second), .. })] => differences(first, second),
+        pair => Ok(changes(&pair).map(|(change, item)| Difference::of(change, name.to_vec(), item)).collect()),
+    }
+}
+
+impl Difference {
+    pub fn is_directory(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+
+    fn of(change: Change, path: Vec<u8>, item: &Item<'_>) -> Difference {
+        Difference { change, path, kind: item.kind }
+    }
+}
 
 /// Returns all differences, in the order of their paths.
 pub fn differences<'a>(first: Boxed<'a>, second: Boxed<'a>) -> Result<Vec<Difference>> {
@@ -40,10 +59,7 @@ pub fn differences<'a>(first: Boxed<'a>, second: Boxed<'a>) -> Result<Vec<Differ
     while let Some((directories, above)) = waiting.pop() {
         for (name, pair) in pairs(&directories)? {
             let path = if above.is_empty() { name } else { [&above, &name[..]].join(&b'/') };
-            found.extend(changes(&pair).map(|(change, item)| {
-                let is_directory = item.kind == Kind::Directory;
-                Difference { change, path: path.clone(), is_directory }
-            }));
+            found.extend(changes(&pair).map(|(change, item)| Difference::of(change, path.clone(), item)));
             if let [Some(old), Some(new)] = pair
                 && old.digest != new.digest
                 && let (Some(old), Some(new)) = (old.below, new.below)

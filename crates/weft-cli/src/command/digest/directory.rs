@@ -36,6 +36,29 @@ pub fn of<'a, T: Tree>(tree: &'a T, node: T::Node, all: bool, progress: &'a Prog
     of_below(tree, node, all, (progress, &Rc::default()))
 }
 
+/// Returns the entry `listed`, as a directory that holds it does.
+pub fn item<'a, T: Tree>(tree: &'a T, listed: Listed<T::Node>, all: bool, progress: &'a Progress) -> Result<Item<'a>> {
+    item_below(tree, listed, all, (progress, &Rc::default()))
+}
+
+/// Does the same as [`item`] for one below directories that were met.
+fn item_below<'a, T: Tree>(
+    tree: &'a T,
+    listed: Listed<T::Node>,
+    all: bool,
+    (progress, met): (&'a Progress, &Met),
+) -> Result<Item<'a>> {
+    let (digest, below) = match listed.kind {
+        Kind::Directory => {
+            let (digest, below) = of_below(tree, listed.node, all, (progress, met))?;
+            (digest, Some(below))
+        }
+        Kind::File if all => (super::tree::listed(tree, &listed.node, progress)?, None),
+        _ => (kept_or_computed(tree, &listed, progress)?, None),
+    };
+    Ok(Item { name: listed.name, kind: listed.kind, permissions: listed.permissions, digest, below })
+}
+
 /// Does the same as [`of`] for a directory below those that were met.
 fn of_below<'a, T: Tree>(
     tree: &'a T,
@@ -86,15 +109,7 @@ struct Kept<'a, T: Tree> {
 impl<'a, T: Tree> Directory<'a> for Kept<'a, T> {
     fn entries(&self) -> Result<Vec<Item<'a>>> {
         self.tree.refuse_met(&self.node, &mut self.met.borrow_mut())?;
-        let item = |listed: Listed<T::Node>| -> Result<Item<'a>> {
-            let (digest, below) = if listed.kind == Kind::Directory {
-                let (digest, below) = of_below(self.tree, listed.node, false, (self.progress, &self.met))?;
-                (digest, Some(below))
-            } else {
-                (kept_or_computed(self.tree, &listed, self.progress)?, None)
-            };
-            Ok(Item { name: listed.name, kind: listed.kind, permissions: listed.permissions, digest, below })
-        };
+        let item = |listed| item_below(self.tree, listed, false, (self.progress, &self.met));
         let Some(kept) = self.tree.kept_entries(&self.node)? else {
             return self.tree.entries(&self.node)?.into_iter().map(item).collect();
         };

@@ -43,6 +43,19 @@ pub fn listed(path: &Path) -> Result<Digest> {
     Ok(hasher.finish().listed)
 }
 
+/// Gives all bytes of the regular file at `path`, which is no symbolic link, to `take`.
+pub fn read_file(path: &Path, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            count => take(&buffer[..count])?,
+        }
+    }
+}
+
 /// Refuses a pipe that a file system names: nobody may ever write to it. One that a shell made for
 /// `<(command)` has no name that leads to it.
 fn refuse_named_pipe(path: &Path) -> Result<()> {

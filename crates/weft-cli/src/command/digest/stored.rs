@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_digest::{Digest, FileHasher, Kind};
 use weft_links::WithLinks;
 use weft_store::ListedRow;
-use weft_vfs::{Caller, Cookie, ErrorKind, Ino, ListedEntry, Vfs, Whence};
+use weft_vfs::{Attributes, Caller, Cookie, ErrorKind, Ino, ListedEntry, Vfs, Whence};
 
 /// Entries listed at once.
 const PAGE: usize = 1024;
@@ -27,6 +27,29 @@ pub fn digest(tree: &Stored, path: &[Vec<u8>], all: bool, progress: &Progress) -
 pub fn find(tree: &Stored, path: &[Vec<u8>]) -> Result<(Kind, Node)> {
     let found = super::super::transfer::find(&tree.0, path)?;
     Ok((found.kind, Node { ino: found.ino, size: found.size, path: path.join(&b'/') }))
+}
+
+/// Returns the entry at `path` as its directory lists it; none if there is none.
+pub fn item<'a>(
+    tree: &'a Stored,
+    path: &[Vec<u8>],
+    all: bool,
+    progress: &'a Progress,
+) -> Result<Option<directory::Item<'a>>> {
+    let found = match super::super::transfer::find(&tree.0, path) {
+        Err(error) if is_absent(&error) => return Ok(None),
+        found => found?,
+    };
+    let name = path.last().cloned().unwrap_or_default();
+    let (ino, attributes) = (found.ino, if found.computed.is_some() { None } else { Some(found) });
+    let listed = tree.listed(name, ino, attributes, path.join(&b'/'))?;
+    listed.map(|listed| directory::item(tree, listed, all, progress)).transpose()
+}
+
+/// True if `error` says that there is no such path.
+fn is_absent(error: &anyhow::Error) -> bool {
+    let kind = error.downcast_ref::<weft_vfs::Error>().map(weft_vfs::Error::kind);
+    kind.is_some_and(|kind| matches!(kind, ErrorKind::NotFound | ErrorKind::NotDirectory))
 }
 
 /// The content of a volume.
@@ -60,16 +83,7 @@ impl Tree for Stored {
             for (entry, attributes) in page {
                 let name = entry.name.as_bytes().to_vec();
                 let path = [&directory.path[..], &name].join(&b'/');
-                let (kind, permissions, rdev, size) = match attributes {
-                    Some(found) => (found.kind, found.permissions & 0o7777, found.rdev, found.size),
-                    // It is a link, or gone.
-                    None => match self.0.links()?.link_order(entry.ino)? {
-                        Some(order) => (Kind::Transformation, order.permissions, 0, 0),
-                        None => continue,
-                    },
-                };
-                let (permissions, rdev) = (permissions as u16, u64::from(rdev));
-                listed.push(Listed { name, kind, permissions, rdev, node: Node { ino: entry.ino, size, path } });
+                listed.extend(self.listed(name, entry.ino, attributes, path)?);
             }
         }
     }
@@ -123,6 +137,25 @@ impl Tree for Stored {
 }
 
 impl Stored {
+    /// The entry that has the inode `ino` and these attributes, a link none. None if it is gone.
+    fn listed(
+        &self,
+        name: Vec<u8>,
+        ino: Ino,
+        attributes: Option<Attributes>,
+        path: Vec<u8>,
+    ) -> Result<Option<Listed<Node>>> {
+        let (kind, permissions, rdev, size) = match attributes {
+            Some(found) => (found.kind, found.permissions & 0o7777, found.rdev, found.size),
+            None => match self.0.links()?.link_order(ino)? {
+                Some(order) => (Kind::Transformation, order.permissions, 0, 0),
+                None => return Ok(None),
+            },
+        };
+        let (permissions, rdev) = (permissions as u16, u64::from(rdev));
+        Ok(Some(Listed { name, kind, permissions, rdev, node: Node { ino, size, path } }))
+    }
+
     fn read_all(&self, file: &Node, hasher: &mut FileHasher) -> Result<()> {
         let mut at = 0;
         while at < file.size {

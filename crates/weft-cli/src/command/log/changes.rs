@@ -3,29 +3,16 @@
 //! An inode is followed, not a name: what a file had been called before does not matter.
 
 use super::Since;
-use crate::command::sync;
-use crate::mounted::{self, InMount, volume_named};
-use crate::named::volume_and_path;
+use crate::command::subject::Subject;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 use weft_digest::{Digest, hex};
-use weft_store::{CommitNo, CommitRow, History, Ino, InodeRow, Location, Name, OpenOptions, Pin, Store};
+use weft_store::{CommitNo, CommitRow, History, Ino, InodeRow, Name, OpenOptions, Pin, Store};
 
 /// Versions that are read at once.
 const READ_TOGETHER: usize = 256;
-
-/// A file or directory in a volume.
-pub(super) struct Subject {
-    pub(super) location: Location,
-    /// The volume or its mount point.
-    named: PathBuf,
-    path: Vec<u8>,
-}
 
 /// A version of an inode.
 struct Version {
@@ -46,63 +33,41 @@ struct Change {
     what: Vec<&'static str>,
 }
 
-impl Subject {
-    /// Returns the file that `named` names: `VOLUME:PATH`, or a path in a mounted volume. None if
-    /// it names a volume.
-    pub(super) fn find(named: &Path) -> Result<Option<Subject>> {
-        if let Some((volume, path)) = volume_and_path(named.as_os_str()) {
-            let location = volume_named(volume)?;
-            return Ok(Some(Subject { location, named: volume.into(), path: path.as_bytes().to_vec() }));
+/// The inode that has the path of `subject` in the last commit of `store`.
+fn inode(subject: &Subject, store: &dyn Store) -> Result<Ino> {
+    let mut at = Ino::ROOT;
+    for name in subject.names()? {
+        let name = Name::new(&name).with_context(|| format!("{} is no path", subject.shown()))?;
+        match store.name(at, &name)? {
+            Some(entry) => at = entry.ino,
+            None => bail!(
+                "the last commit of volume {} has no {}; 'weft undelete' brings back what it had before",
+                subject.location,
+                subject.shown()
+            ),
         }
-        let is_address = Location::parse(named).is_ok_and(|location| location.path().is_none());
-        if is_address || mounted::is_mount_point(named) || weft_store::sqlite::is_volume(named) {
-            return Ok(None);
-        }
-        let Some(place) = InMount::find(named)? else { return Ok(None) };
-        let named = place.root()?;
-        Ok(Some(Subject { location: volume_named(&named)?, named, path: place.path }))
     }
+    Ok(at)
+}
 
-    fn shown(&self) -> String {
-        shown::path(Path::new(OsStr::from_bytes(&self.path)))
+/// Prints the changes of `subject` that are kept, the last first.
+pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usize>, as_json: bool) -> Result<()> {
+    subject.commit_first("the log ends with the last commit");
+    let context = || format!("cannot read volume {}", subject.location);
+    let opened = subject.location.engine().open_beside(OpenOptions::default()).with_context(context)?;
+    let store = &*opened.store;
+    let Some(history) = store.history().with_context(context)? else {
+        bail!("volume {} keeps no history; 'weft history set' begins one", subject.location)
+    };
+    let ino = inode(subject, store)?;
+    let listing = Listing { store, history, pins: store.pins()?, since, limit: limit.unwrap_or(usize::MAX) };
+    let changes = listing.read(ino).with_context(context)?;
+    if as_json {
+        outln!("{:#}", Value::from(changes.iter().map(Change::as_json).collect::<Vec<_>>()));
+    } else {
+        changes.iter().for_each(Change::print);
     }
-
-    /// The inode that has the path in the last commit of `store`.
-    fn inode(&self, store: &dyn Store) -> Result<Ino> {
-        let mut at = Ino::ROOT;
-        for name in self.path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".") {
-            let name = Name::new(name).with_context(|| format!("{} is no path", self.shown()))?;
-            match store.name(at, &name)? {
-                Some(entry) => at = entry.ino,
-                None => bail!(
-                    "the last commit of volume {} has no {}; 'weft undelete' brings back what it had before",
-                    self.location,
-                    self.shown()
-                ),
-            }
-        }
-        Ok(at)
-    }
-
-    /// Prints the changes that are kept, the last first.
-    pub(super) fn print(&self, since: Option<&Since>, limit: Option<usize>, as_json: bool) -> Result<()> {
-        sync::commit_first(&self.named, &self.location, "the log ends with the last commit");
-        let context = || format!("cannot read volume {}", self.location);
-        let opened = self.location.engine().open_beside(OpenOptions::default()).with_context(context)?;
-        let store = &*opened.store;
-        let Some(history) = store.history().with_context(context)? else {
-            bail!("volume {} keeps no history; 'weft history set' begins one", self.location)
-        };
-        let ino = self.inode(store)?;
-        let listing = Listing { store, history, pins: store.pins()?, since, limit: limit.unwrap_or(usize::MAX) };
-        let changes = listing.read(ino).with_context(context)?;
-        if as_json {
-            outln!("{:#}", Value::from(changes.iter().map(Change::as_json).collect::<Vec<_>>()));
-        } else {
-            changes.iter().for_each(Change::print);
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// A listing of versions of an inode.

@@ -1,15 +1,32 @@
-//! `weft cat`: as cat(1), which has no options that matter.
+//! `weft cat`: as cat(1), which has no options that matter, and of files as they were.
 
 use super::each_file;
 use crate::arguments::Cat;
+use crate::command::subject::{self, Subject};
+use crate::command::transfer::Place;
+use crate::failure::{one_line, usage};
 use crate::input::STANDARD_INPUT;
+use crate::shown;
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, stdin, stdout};
+use std::io::{self, Write, stdin, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use weft_store::Moment;
 
-/// Writes files one after the other. The kernel moves bytes without a copy where it can
+/// Writes files one after the other.
+pub fn cat(arguments: &Cat) -> Result<ExitCode> {
+    match &arguments.at {
+        Some(_) if arguments.files.is_empty() => usage("--at takes files of a volume: name some".into()),
+        Some(at) => Ok(as_of(at, arguments)),
+        None => Ok(present(arguments)),
+    }
+}
+
+/// Writes files as they are. The kernel moves bytes without a copy where it can
 /// (copy_file_range(2), splice(2)).
-pub fn cat(arguments: &Cat) -> ExitCode {
+fn present(arguments: &Cat) -> ExitCode {
     let mut stdout = stdout().lock();
     each_file("cat", &arguments.files, |file| {
         let copied = match file == STANDARD_INPUT {
@@ -18,4 +35,50 @@ pub fn cat(arguments: &Cat) -> ExitCode {
         };
         copied.map(|_| ())
     })
+}
+
+/// Writes files as they were at a moment. Reports failures, and goes on with the others.
+fn as_of(at: &Moment, arguments: &Cat) -> ExitCode {
+    let mut past = Past { at, open: None };
+    let mut code = ExitCode::SUCCESS;
+    let mut report = |error: &anyhow::Error| {
+        errln!("weft: {}", shown::message(&one_line(error)));
+        code = ExitCode::FAILURE;
+    };
+    for file in &arguments.files {
+        if let Err(error) = past.print(file) {
+            report(&error.context(format!("cannot read {} as it was", shown::path(file.as_ref()))));
+        }
+    }
+    if let Err(error) = past.close() {
+        report(&error);
+    }
+    code
+}
+
+/// A moment of the volume that was read last.
+struct Past<'a> {
+    at: &'a Moment,
+    open: Option<(PathBuf, Place)>,
+}
+
+impl Past<'_> {
+    fn print(&mut self, file: &OsStr) -> Result<()> {
+        let subject = Subject::demand(file)?;
+        if self.open.as_ref().is_none_or(|(named, _)| *named != subject.named) {
+            self.close()?;
+        }
+        let (_, place) = match self.open.take() {
+            Some(open) => self.open.insert(open),
+            None => self.open.insert((subject.named.clone(), subject.open_at(self.at)?)),
+        };
+        let mut stdout = stdout().lock();
+        subject::read(&place.opened.vfs, &subject.names()?, |bytes| {
+            stdout.write_all(bytes).context("the standard output cannot be written")
+        })
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.open.take().map_or(Ok(()), |(_, place)| place.close())
+    }
 }

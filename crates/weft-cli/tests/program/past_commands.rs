@@ -1,0 +1,164 @@
+//! Commands that read the past.
+
+use crate::history::committed;
+use crate::place::{Place, Said, on_each_engine};
+
+/// Runs `script` in the mount, and commits. Returns the moment, for `--at`.
+fn step(place: &Place, script: &str) -> String {
+    place.sh(script).well();
+    format!("@{}", committed(place))
+}
+
+/// Keeps history in the mount.
+fn keep(place: &Place) {
+    place.weft(&["history", "set", "m", "all forever"]).well();
+}
+
+#[test]
+fn cat_prints_files_as_they_were_there_now_or_not() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        let first = step(
+            place,
+            "mkdir d && echo one >d/file && seq 100000 >d/lines && ln -s file d/link && mkfifo d/fifo
+             truncate -s 1M d/hole && echo end >>d/hole && cp d/lines ../lines && cp d/hole ../hole",
+        );
+        let second = step(place, "echo two >d/file && rm d/lines d/hole && mv d e");
+        let cat = |at: &str, path: &str| place.weft(&["cat", "--at", at, path]);
+        assert_eq!(cat(&first, "m/d/file").well(), "one\n");
+        assert_eq!(cat(&second, "m/e/file").well(), "two\n");
+        place.sh("echo pending >e/file").well();
+        assert_eq!(cat("now", "m/e/file").well(), "pending\n", "it is committed first");
+        let of_volume = |path: &str| format!("{volume}:{path}");
+        for name in ["lines", "hole"] {
+            let was = std::fs::read_to_string(place.path(name)).unwrap();
+            assert!(cat(&first, &of_volume(&format!("d/{name}"))).well() == was, "{name}");
+        }
+        let both = place.weft(&["cat", "--at", &first, "m/d/file", "m/e/file", "m/d/file"]);
+        assert_eq!((both.code, &both.out[..]), (1, "one\none\n"), "{both:?}");
+        assert!(both.err.starts_with("weft: cannot read m/e/file as it was: there is no e"), "{both:?}");
+        cat(&first, "m/d/link").failed(&["symbolic link to file; name that"]);
+        cat(&first, "m/d").failed(&["it is a directory"]);
+        cat(&first, "m").failed(&["it is a directory"]);
+        cat(&first, "m/d/fifo").failed(&["it is a named pipe"]);
+        cat("@99999", "m/d/file").failed(&["there is no commit 99999 yet"]);
+        cat(&first, "lines").failed(&["in no mounted volume", "VOLUME:PATH"]);
+        place.weft(&["cat", "--at", &first]).misused(&["name some"]);
+        place.umount();
+        assert_eq!(cat(&first, &of_volume("d/file")).well(), "one\n");
+    });
+}
+
+/// Checks that it found these differences.
+#[track_caller]
+fn differ(said: &Said, lines: &[&str]) {
+    assert_eq!((said.code, &said.err[..]), (1, ""), "{said:?}");
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(said.out.lines().map(words).collect::<Vec<_>>(), lines);
+}
+
+#[test]
+fn diff_compares_two_moments_or_one_with_now() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        let first = step(place, "mkdir -p d/sub d/same && seq 3 >d/sub/file && echo same >d/same/x && touch d/gone");
+        let second = step(place, "echo 4 >>d/sub/file && rm d/gone && mkdir d/new && touch d/new/below");
+        place.sh("chmod 600 d/same/x && rm d/sub/file && mkdir d/sub/file").well();
+        let diff = |words: &[&str]| place.weft(&[&["diff"], words].concat());
+        let between = ["deleted gone", "added new/", "content sub/file"];
+        differ(&diff(&["--at", &first, "--at", &second, "m/d"]), &between);
+        differ(&diff(&["--at", &first, "--at", &second, &format!("{volume}:d")]), &between);
+        differ(&diff(&["--at", &first, "--at", &second, "--read", "m/d"]), &between);
+        let now = ["permissions same/x", "kind sub/file/"];
+        differ(&diff(&["--at", &second, "m/d"]), &now);
+        differ(&diff(&["--at", &second, "m"]), &now.map(|line| line.replace(' ', " d/")).each_ref().map(|s| &s[..]));
+        differ(&diff(&["--at", &first, "--at", &second, "m/d/gone"]), &["deleted gone"]);
+        differ(&diff(&["--at", &first, "m/d/sub/file"]), &["kind file/"]);
+        assert_eq!(diff(&["--at", &second, "m/d/new"]).well(), "");
+        let told = diff(&["--json", "--at", &second, "--at", &first, "m/d"]);
+        let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
+        assert_eq!((&told[0]["change"], &told[0]["path"]), (&"added".into(), &"gone".into()), "{told:#}");
+        diff(&["--at", &first, "m/nothing"]).could_not(&["at neither moment", "m/nothing"]);
+        diff(&["--at", &first, "m/d", "m/d"]).misused(&["moments of one path"]);
+        diff(&["m/d"]).misused(&["two trees"]);
+        diff(&["--at", "@99999", "m/d"]).could_not(&["no commit 99999"]);
+    });
+}
+
+#[test]
+fn diff_shows_contents_by_lines() {
+    on_each_engine(&[], |place, _| {
+        keep(place);
+        let first = step(
+            place,
+            "printf 'a\\nb\\n' >text; printf 'x\\0y' >binary; head -c 9000000 /dev/zero | tr '\\0' a >large; echo x >gone
+             ln -s a link; touch 'two
+lines'",
+        );
+        let second = step(
+            place,
+            "printf 'a\\nc\\n' >text; echo >>binary; echo >>large; rm gone; echo y >new; ln -sfn b link; echo z >'two
+lines'",
+        );
+        let said = place.weft(&["diff", "--content", "--at", &first, "--at", &second, "m"]);
+        let of = |name: &str| format!("{name}\t{first} and {name}\t{second} differ");
+        let lines = [
+            "content     binary",
+            &format!("Binary files {}", of("binary")),
+            "deleted     gone",
+            &format!("--- gone\t{first}"),
+            "+++ /dev/null",
+            "@@ -1 +0,0 @@",
+            "-x",
+            "content     large",
+            &format!("Files {}: too large to be compared by lines", of("large")),
+            "content     link",
+            "added       new",
+            "--- /dev/null",
+            &format!("+++ new\t{second}"),
+            "@@ -0,0 +1 @@",
+            "+y",
+            "content     text",
+            &format!("--- text\t{first}"),
+            &format!("+++ text\t{second}"),
+            "@@ -1,2 +1,2 @@",
+            " a",
+            "-b",
+            "+c",
+            "content     two\\nlines",
+            &format!("--- two\\nlines\t{first}"),
+            &format!("+++ two\\nlines\t{second}"),
+            "@@ -0,0 +1 @@",
+            "+z",
+        ];
+        assert_eq!((said.code, &said.err[..]), (1, ""));
+        assert_eq!(said.out.lines().collect::<Vec<_>>(), lines);
+        let one = place.weft(&["diff", "--content", "--at", &first, "--json", "m/text"]);
+        let told: serde_json::Value = serde_json::from_str(&one.out).unwrap();
+        assert!(told[0]["diff"].as_str().unwrap().ends_with("-b\n+c\n"), "{told:#}");
+        let trees = place.weft(&["diff", "--content", &format!("m/.weft/at/{first}"), "m"]);
+        assert!(trees.out.contains("\n--- m/.weft/at/") && trees.out.contains("\n+++ m/text\n"), "{}", trees.out);
+        let without = place.command(&["diff", "--content", "--at", &first, "m"]).env("PATH", "/").output().unwrap();
+        assert_eq!(without.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&without.stderr).contains("cannot run diff"));
+    });
+}
+
+#[test]
+fn snapshots_are_compared_by_their_names() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        place.sh("echo 1 >file").well();
+        place.weft(&["snapshot", "create", "m", "one"]).well();
+        place.sh("echo 2 >file; touch new").well();
+        place.weft(&["snapshot", "create", "m", "two"]).well();
+        place.sh("rm new").well();
+        let diff = |words: &[&str]| place.weft(&[&["snapshot", "diff"], words].concat());
+        differ(&diff(&["m", "one", "two"]), &["content file", "added new"]);
+        differ(&diff(&[volume, "one"]), &["content file"]);
+        assert_eq!(diff(&["m", "one", "one"]).well(), "");
+        diff(&["m", "three"]).could_not(&["there is no snapshot 'three'"]);
+        place.umount();
+        differ(&diff(&["--content", volume, "two"]), &["deleted new"]);
+    });
+}
