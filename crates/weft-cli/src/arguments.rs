@@ -183,8 +183,8 @@ pub enum Command {
     /// Tell what a volume keeps of its past, or set the rule by which it keeps it
     ///
     /// Commits of the past are read with --at, by 'weft cat', 'weft diff', 'weft mount', 'weft
-    /// serve', 'weft export', 'weft digest' and 'weft prove', also while the volume is mounted. Exit
-    /// code 0: it was told, or set. 1: it could not be. 2: wrong usage.
+    /// serve', 'weft export', 'weft digest' and 'weft prove', also while the volume is mounted.
+    /// Exit code 0: it was told, or set. 1: it could not be. 2: wrong usage.
     #[command(after_long_help = examples::HISTORY)]
     History(History),
     /// Make, list, compare, hold and delete snapshots of a volume: moments of it that stay
@@ -202,10 +202,10 @@ pub enum Command {
     /// and nothing has changed. 2: wrong usage.
     #[command(after_long_help = examples::RESTORE)]
     Restore(Restore),
-    /// Bring back a file or a directory that was deleted
+    /// Bring back a file or a directory that was deleted, or list those that can be
     ///
-    /// As 'weft restore' does, where nothing is now. Exit code 0: it is there again, or told. 1: it
-    /// could not be brought back. 2: wrong usage.
+    /// As 'weft restore' does, where nothing is now. With --list: what could be brought back. Exit
+    /// code 0: it is there again, or told. 1: it could not be brought back. 2: wrong usage.
     #[command(after_long_help = examples::UNDELETE)]
     Undelete(Undelete),
     /// Remove now all of the past that no kept commit has, and give back its space

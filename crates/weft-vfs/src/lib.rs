@@ -39,7 +39,9 @@ pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decod
 pub use options::{AtimePolicy, HISTORY_NAME, Options};
 pub use past::{Lasting, MovingName, PAST_NODE_BYTES, PastInode, PastNode};
 pub use requester::{Requester, request_number, requester, set_requester};
-pub use restore::{Effect, PathEffect, RestoreError, RestoreReport, RestoreRequest, Target};
+pub use restore::{
+    DeletedName, DeletedNames, Effect, PathEffect, RestoreError, RestoreReport, RestoreRequest, Target, deleted_names,
+};
 pub use secrets::Secret;
 pub use state::State;
 pub use stats::{NfsRefused, NfsStats, Stats, largest};

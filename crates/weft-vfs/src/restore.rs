@@ -9,6 +9,7 @@
 //! A restoration is not in the intent log. Until a commit has it, nothing of the past is given up:
 //! blocks that it names may belong to the past alone.
 
+mod deleted;
 mod forgotten;
 mod newest;
 mod numbers;
@@ -18,6 +19,7 @@ mod report;
 mod rows;
 mod subtree;
 
+pub use deleted::{DeletedName, DeletedNames, deleted_names};
 pub use report::{Effect, PathEffect, RestoreReport};
 
 use crate::observe::Change;

@@ -93,7 +93,8 @@ Examples:
 pub const UNDELETE: &str = "\
 Examples:
     weft undelete /mnt/photos/2026/summer.jpg
-    weft undelete --parents photos.weft:2026/summer/beach.jpg";
+    weft undelete --parents photos.weft:2026/summer/beach.jpg
+    weft undelete --list /mnt/photos";
 
 pub const GC: &str = "\
 Examples:

@@ -23,8 +23,17 @@ pub struct Restore {
 #[derive(Args)]
 pub struct Undelete {
     /// A path in a mounted volume, where nothing is now; or VOLUME:PATH
-    #[arg(required = true)]
+    #[arg(required_unless_present = "list")]
     pub path: Option<OsString>,
+    /// List names that were deleted below this directory, there now or not, and can still be had:
+    /// when, how large, the last commit that has it, the path
+    ///
+    /// What was moved, or has another hard link, is not listed, nor what is there again.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["path", "at", "parents", "dry_run"])]
+    pub list: Option<OsString>,
+    /// List so many at most, those that were deleted last
+    #[arg(short = 'n', long, value_name = "COUNT", requires = "list", default_value_t = 1000)]
+    pub limit: usize,
     /// The moment as of which it is brought back, as of 'weft mount'; without it the last commit
     /// kept that has it
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]

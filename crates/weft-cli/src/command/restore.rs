@@ -1,5 +1,6 @@
 //! `weft restore`, `weft undelete` and `weft snapshot restore`.
 
+mod deleted;
 mod place;
 
 use crate::arguments::{Restore, RestoreSnapshot, Told, Undelete};
@@ -29,8 +30,12 @@ pub fn run(arguments: &Restore) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Brings back what was deleted.
+/// Brings back what was deleted, or lists it.
 pub fn undelete(arguments: &Undelete) -> Result<ExitCode> {
+    if let Some(directory) = &arguments.list {
+        deleted::list(directory, arguments.limit, arguments.told.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let path = arguments.path.as_ref().expect("the parser demands it");
     let target = Target::EmptyPlace { with_parents: arguments.parents };
     let what = || format!("cannot undelete {}", named(path));

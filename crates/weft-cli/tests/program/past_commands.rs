@@ -162,3 +162,58 @@ fn snapshots_are_compared_by_their_names() {
         differ(&diff(&["--content", volume, "two"]), &["deleted new"]);
     });
 }
+
+/// The paths, sizes and last commits that `weft undelete --list` tells, in the order of the paths.
+fn deleted(place: &Place, directory: &str) -> Vec<(String, Option<u64>, String)> {
+    let told = place.weft(&["undelete", "--list", directory, "--json"]).json();
+    let name = |name: &serde_json::Value| {
+        (name["path"].as_str().unwrap().to_owned(), name["size"].as_u64(), format!("@{}", name["last"]))
+    };
+    let mut names = told.as_array().unwrap().iter().map(name).collect::<Vec<_>>();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        step(place, "mkdir -p d/sub/deep d/kept && seq 3 >d/sub/deep/file && echo x >d/gone && echo y >d/again");
+        let first =
+            step(place, "echo xy >d/gone; echo moved >d/moved; echo linked >d/linked; ln d/linked d/kept/linked");
+        let second = step(place, "rm d/gone d/again d/linked; mv d/moved d/kept/; echo more >>d/sub/deep/file");
+        step(place, "rm -r d/sub; echo again >d/again; mkdir d/brief; echo z >d/brief/z");
+        let third = step(place, "touch d/late");
+        step(place, "rm -r d/brief d/late");
+        let entry = |path: &str, size: Option<u64>, last: &str| (path.to_owned(), size, last.to_owned());
+        let all = [
+            entry("m/d/brief", None, &third),
+            entry("m/d/brief/z", Some(2), &third),
+            entry("m/d/gone", Some(3), &first),
+            entry("m/d/late", Some(0), &third),
+            entry("m/d/sub", None, &second),
+            entry("m/d/sub/deep", None, &second),
+            entry("m/d/sub/deep/file", Some(11), &second),
+        ];
+        assert_eq!(deleted(place, "m/d"), all);
+        assert_eq!(deleted(place, "m"), all);
+        assert_eq!(deleted(place, "m/d/sub"), all[5..]);
+        let of_volume = deleted(place, &format!("{volume}:d"));
+        assert_eq!(of_volume.len(), all.len());
+        assert_eq!(of_volume[2], entry(&format!("{volume}:d/gone"), Some(3), &first));
+        let told = place.weft(&["undelete", "--list", "m/d", "-n", "1"]);
+        assert_eq!((told.code, told.out.lines().count()), (0, 1), "{told:?}");
+        assert!(told.err.contains("6 more were deleted before"), "{told:?}");
+        assert!(told.out.ends_with(&format!("{third:<9} m/d/late\n")), "{told:?}");
+        for (path, ..) in all.iter().filter(|(path, ..)| !path.contains("deep")) {
+            place.weft(&["undelete", "--parents", path]);
+        }
+        assert_eq!(place.sh("cat d/gone d/sub/deep/file d/brief/z").well(), "xy\n1\n2\n3\nmore\nz\n");
+        assert_eq!(deleted(place, "m"), []);
+        place.sh("mv d/kept elsewhere").well();
+        place.weft(&["undelete", "--list", "m/d/kept"]).failed(&["/d/kept was moved"]);
+        place.weft(&["undelete", "--list", "m/d/again"]).failed(&["is not a directory"]);
+        place.weft(&["undelete", "--list", "m/nothing"]).failed(&["no commit that is kept has /nothing"]);
+        place.weft(&["undelete", "--list", "m", "m/d/gone"]).fails_with("cannot be used with");
+    });
+}

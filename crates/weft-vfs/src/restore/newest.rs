@@ -83,7 +83,7 @@ fn names_below(store: &dyn Store, commit: CommitNo, directory: Ino) -> Restoring
 }
 
 /// Finds the last kept commit that has something at `path`.
-fn last_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
+pub(super) fn last_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
     let mut search = Search::begin(store)?;
     let all = search.all();
     match search.find(Ino::ROOT, path.names(), all)? {
@@ -92,9 +92,10 @@ fn last_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
     }
 }
 
-struct Search<'a> {
+/// What is kept of the past of a volume, to be searched.
+pub(super) struct Search<'a> {
     store: &'a dyn Store,
-    last: CommitNo,
+    pub(super) last: CommitNo,
     first: CommitNo,
     /// Kept commits before that.
     pins: Vec<CommitNo>,
@@ -103,7 +104,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Begins to search `store`. Refused if it keeps no history.
-    fn begin(store: &'a dyn Store) -> Restoring<Search<'a>> {
+    pub(super) fn begin(store: &'a dyn Store) -> Restoring<Search<'a>> {
         let first = store.history()?.ok_or_else(no_history)?.first;
         let pins = store.pins()?.into_iter().map(|pin| pin.commit).collect();
         Ok(Search { store, last: store.header()?.commit, first, pins, looked_at: 0 })
@@ -114,8 +115,15 @@ impl<'a> Search<'a> {
         CommitNo(0)..self.last.next()
     }
 
+    /// The first kept commit of `held`.
+    pub(super) fn first_kept(&self, held: &Range<CommitNo>) -> Option<CommitNo> {
+        let pinned = self.pins.iter().filter(|pin| held.contains(pin)).min().copied();
+        let dense = Some(held.start.max(self.first)).filter(|first| held.contains(first));
+        pinned.into_iter().chain(dense).min()
+    }
+
     /// The last kept commit of `held`.
-    fn last_kept(&self, held: &Range<CommitNo>) -> Option<CommitNo> {
+    pub(super) fn last_kept(&self, held: &Range<CommitNo>) -> Option<CommitNo> {
         let last = CommitNo(held.end.0.checked_sub(1)?);
         if last >= self.first && last >= held.start {
             return Some(last);
