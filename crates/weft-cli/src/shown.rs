@@ -26,6 +26,11 @@ pub fn path(path: &Path) -> String {
     shown
 }
 
+/// Returns a path that is any bytes, as [`path`] does.
+pub fn bytes(bytes: &[u8]) -> String {
+    path(Path::new(OsStr::from_bytes(bytes)))
+}
+
 /// Returns the kind of a file.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {

@@ -1,6 +1,8 @@
 //! `weft log`.
 
 mod changes;
+mod kept;
+mod names;
 
 use super::subject::Subject;
 use crate::arguments::Log;

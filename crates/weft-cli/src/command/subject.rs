@@ -98,7 +98,7 @@ impl Subject {
     }
 
     pub(super) fn shown(&self) -> String {
-        shown::path(Path::new(OsStr::from_bytes(&self.path)))
+        shown::bytes(&self.path)
     }
 
     /// The names on the way from the root.
@@ -114,7 +114,7 @@ pub(super) fn read(vfs: &Vfs, path: &[Vec<u8>], mut take: impl FnMut(&[u8]) -> R
         Kind::File => {}
         Kind::Symlink => {
             let target = vfs.read_symlink(file.ino)?;
-            bail!("it is a symbolic link to {}; name that", shown::path(Path::new(OsStr::from_bytes(&target))))
+            bail!("it is a symbolic link to {}; name that", shown::bytes(&target))
         }
         kind => bail!("it is a {}", shown::kind(kind)),
     }

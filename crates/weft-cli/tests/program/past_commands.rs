@@ -217,3 +217,49 @@ fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
         place.weft(&["undelete", "--list", "m", "m/d/gone"]).fails_with("cannot be used with");
     });
 }
+
+#[test]
+fn the_log_of_a_file_tells_what_it_was_called_and_where_it_lay() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        for script in [
+            "mkdir -p a/b && echo 1 >a/b/file",
+            "mv a/b/file a/b/named",
+            "mv a/b/named other",
+            "echo 2 >>other",
+            "mkdir c && mv other c/other && rm -r a",
+            "mv c d",
+            "chmod 600 d/other",
+            "mv d e",
+        ] {
+            step(place, script);
+        }
+        let log = |path: &str| place.weft(&["log", path]).well();
+        let what = |log: &str| log.lines().map(|line| line.rsplit("  ").next().unwrap().to_owned()).collect::<Vec<_>>();
+        let changes = [
+            "mode, as d/other",
+            "renamed from other, as c/other",
+            "content",
+            "renamed from a/b/named",
+            "renamed from a/b/file",
+            "made",
+        ];
+        assert_eq!(what(&log("m/e/other")), changes);
+        assert_eq!(what(&log(&format!("{volume}:e/other"))), changes);
+        assert_eq!(what(&log("m/e")), ["content, renamed from d", "renamed from c", "made"]);
+        let told = place.weft(&["log", "--json", "-n", "2", "m/e/other"]).json();
+        assert_eq!((&told[0]["path"], &told[0]["renamed_from"]), (&"d/other".into(), &serde_json::Value::Null));
+        assert_eq!((&told[1]["path"], &told[1]["renamed_from"]), (&"c/other".into(), &"other".into()));
+        assert_eq!(told[1]["changed"], serde_json::json!(["renamed"]), "{told:#}");
+        step(place, "echo x >first");
+        step(place, "ln first second");
+        step(place, "rm first");
+        assert_eq!(what(&log("m/second")), ["links", "links", "made, as first"]);
+        step(place, "mkdir p q && echo x >p/x && echo y >q/x");
+        step(place, "mv p swap && mv q p && mv swap q");
+        assert_eq!(what(&log("m/p/x")), ["made, as q/x"]);
+        // There and back within a commit is no change of a name.
+        step(place, "mv p/x p/y && mv p/y p/x");
+        assert_eq!(what(&log("m/p/x")), ["attributes", "made, as q/x"]);
+    });
+}

@@ -1,15 +1,17 @@
 //! `weft log` of a file or a directory: the versions of its inode that are kept.
 //!
-//! An inode is followed, not a name: what a file had been called before does not matter.
+//! An inode is followed, not a name: each change tells the path that it had then.
 
 use super::Since;
+use super::kept::Kept;
+use super::names::{Known, Names, Place};
 use crate::command::subject::Subject;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::ops::Range;
 use weft_digest::{Digest, hex};
-use weft_store::{CommitNo, CommitRow, History, Ino, InodeRow, Name, OpenOptions, Pin, Store};
+use weft_store::{CommitNo, CommitRow, Ino, InodeRow, Name, OpenOptions, Store};
 
 /// Versions that are read at once.
 const READ_TOGETHER: usize = 256;
@@ -31,15 +33,20 @@ struct Change {
     digest: Option<Digest>,
     /// The kinds of change; none if the version before is not kept.
     what: Vec<&'static str>,
+    /// The path as of then, as far as it can be told.
+    path: Option<Vec<u8>>,
+    /// The path before, if this change made it another one.
+    renamed_from: Option<Vec<u8>>,
 }
 
-/// The inode that has the path of `subject` in the last commit of `store`.
-fn inode(subject: &Subject, store: &dyn Store) -> Result<Ino> {
-    let mut at = Ino::ROOT;
+/// The inode that has the path of `subject` in the last commit of `store`, and its name; the root
+/// has none.
+fn inode(subject: &Subject, store: &dyn Store) -> Result<(Ino, Option<Place>)> {
+    let (mut at, mut place) = (Ino::ROOT, None);
     for name in subject.names()? {
         let name = Name::new(&name).with_context(|| format!("{} is no path", subject.shown()))?;
         match store.name(at, &name)? {
-            Some(entry) => at = entry.ino,
+            Some(entry) => (at, place) = (entry.ino, Some(Place { directory: entry.parent, name })),
             None => bail!(
                 "the last commit of volume {} has no {}; 'weft undelete' brings back what it had before",
                 subject.location,
@@ -47,7 +54,7 @@ fn inode(subject: &Subject, store: &dyn Store) -> Result<Ino> {
             ),
         }
     }
-    Ok(at)
+    Ok((at, place))
 }
 
 /// Prints the changes of `subject` that are kept, the last first.
@@ -59,13 +66,20 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
     let Some(history) = store.history().with_context(context)? else {
         bail!("volume {} keeps no history; 'weft history set' begins one", subject.location)
     };
-    let ino = inode(subject, store)?;
-    let listing = Listing { store, history, pins: store.pins()?, since, limit: limit.unwrap_or(usize::MAX) };
+    let (ino, place) = inode(subject, store)?;
+    let kept = Kept::new(&history, &store.pins()?, store.header()?.commit);
+    let place = place.map(|place| Known { place, commit: kept.last() });
+    let names = Names::new(store, &kept);
+    let mut listing = Listing { store, kept: &kept, names, place, since, limit: limit.unwrap_or(usize::MAX) };
     let changes = listing.read(ino).with_context(context)?;
     if as_json {
         outln!("{:#}", Value::from(changes.iter().map(Change::as_json).collect::<Vec<_>>()));
     } else {
-        changes.iter().for_each(Change::print);
+        let mut path = Some(subject.names()?.join(&b'/'));
+        for change in &changes {
+            change.print(path.as_deref());
+            path = change.renamed_from.clone().or_else(|| change.path.clone()).or(path);
+        }
     }
     Ok(())
 }
@@ -73,15 +87,17 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
 /// A listing of versions of an inode.
 struct Listing<'a> {
     store: &'a dyn Store,
-    history: History,
-    pins: Vec<Pin>,
+    kept: &'a Kept,
+    names: Names<'a>,
+    /// The earliest name that is known of it.
+    place: Option<Known>,
     since: Option<&'a Since>,
     limit: usize,
 }
 
 impl Listing<'_> {
-    fn read(&self, ino: Ino) -> weft_store::Result<Vec<Change>> {
-        let last = self.store.header()?.commit;
+    fn read(&mut self, ino: Ino) -> weft_store::Result<Vec<Change>> {
+        let last = self.kept.last();
         let Some((row, since)) = self.store.row_at(last, ino)? else { return Ok(Vec::new()) };
         let mut version = self.version(row, since..last.next())?;
         let (mut changes, mut earlier) = (Vec::new(), Vec::new().into_iter());
@@ -106,27 +122,63 @@ impl Listing<'_> {
 
     /// The change that made `version`, which followed on `before`; none if it was before all that
     /// are to be listed.
-    fn change(&self, version: &Version, before: Option<&Version>) -> weft_store::Result<Option<Change>> {
+    fn change(&mut self, version: &Version, before: Option<&Version>) -> weft_store::Result<Option<Change>> {
         let commit = version.held.start;
         let made = self.store.commits(commit, 1)?.into_iter().find(|made| made.number == commit);
         if self.since.is_some_and(|since| !made.as_ref().is_some_and(|made| since.has(made))) {
             return Ok(None);
         }
+        let path = self.path(version)?;
+        let renamed_from = match before {
+            Some(before) => self.renamed_from(before)?,
+            None => None,
+        };
         let what = match before {
+            _ if renamed_from.is_some() => with_rename(before.map(|before| differences(version, before))),
             Some(before) if before.held.end == commit => differences(version, before),
             Some(_) => Vec::new(),
             // The version before would be kept.
-            None if commit > self.history.first => vec!["made"],
+            None if commit > self.kept.first() => vec!["made"],
             None => Vec::new(),
         };
-        Ok(Some(Change { commit, made, row: version.row.clone(), digest: version.digest, what }))
+        let (row, digest) = (version.row.clone(), version.digest);
+        Ok(Some(Change { commit, made, row, digest, what, path, renamed_from }))
+    }
+
+    /// The path that `version` had when it was made.
+    fn path(&mut self, version: &Version) -> weft_store::Result<Option<Vec<u8>>> {
+        let Some(commit) = self.kept.first_of(&version.held) else { return Ok(None) };
+        self.look_back(version.row.ino, commit)?;
+        match self.place.as_ref().filter(|known| known.commit == commit) {
+            Some(known) => self.names.path(&known.place, commit),
+            None => Ok(None),
+        }
+    }
+
+    /// The path that `before` had in the end, if it was renamed then.
+    fn renamed_from(&mut self, before: &Version) -> weft_store::Result<Option<Vec<u8>>> {
+        let Some(commit) = self.kept.last_of(&before.held) else { return Ok(None) };
+        if !self.look_back(before.row.ino, commit)? {
+            return Ok(None);
+        }
+        match self.place.as_ref().filter(|known| known.commit == commit) {
+            Some(known) => self.names.path(&known.place, commit),
+            None => Ok(None),
+        }
+    }
+
+    /// Finds the name that `ino` had as of `commit`. True if it was renamed from that.
+    fn look_back(&mut self, ino: Ino, commit: CommitNo) -> weft_store::Result<bool> {
+        let Some(known) = &self.place else { return Ok(false) };
+        let Some(earlier) = self.names.earlier(ino, known, commit)? else { return Ok(false) };
+        let was_renamed = earlier.was_renamed;
+        self.place = Some(Known { place: earlier.place, commit });
+        Ok(was_renamed)
     }
 
     /// The digest of `ino` at a kept commit of `held`.
     fn digest(&self, ino: Ino, held: &Range<CommitNo>) -> weft_store::Result<Option<Digest>> {
-        let first = held.start.max(self.history.first);
-        let pinned = self.pins.iter().map(|pin| pin.commit).find(|commit| held.contains(commit));
-        match Some(first).filter(|first| held.contains(first)).or(pinned) {
+        match self.kept.first_of(held) {
             Some(kept) => self.store.digest_at(kept, ino),
             None => Ok(None),
         }
@@ -152,11 +204,26 @@ fn differences(version: &Version, before: &Version) -> Vec<&'static str> {
     found
 }
 
+/// These kinds of change, and that it was renamed.
+fn with_rename(found: Option<Vec<&'static str>>) -> Vec<&'static str> {
+    let mut found = found.unwrap_or_default();
+    found.retain(|kind| !matches!(*kind, "attributes" | "moved"));
+    found.push("renamed");
+    found
+}
+
 impl Change {
-    fn print(&self) {
+    /// Prints it, with its path unless that is `path`.
+    fn print(&self, path: Option<&[u8]>) {
         let time = self.made.as_ref().map_or_else(|| "an unknown time".into(), |made| shown::exact_time(made.time));
         let digest = self.digest.as_ref().map_or_else(|| "-".into(), hex);
-        let what = if self.what.is_empty() { "unknown".into() } else { self.what.join(", ") };
+        let mut what = if self.what.is_empty() { "unknown".into() } else { self.what.join(", ") };
+        if let Some(from) = &self.renamed_from {
+            what += &format!(" from {}", shown::bytes(from));
+        }
+        if let Some(then) = self.path.as_deref().filter(|then| Some(*then) != path) {
+            what += &format!(", as {}", shown::bytes(then));
+        }
         outln!("commit {:<8} {time}  {:>12}  {digest}  {what}", self.commit.0, self.row.size);
     }
 
@@ -171,6 +238,8 @@ impl Change {
             "links": self.row.nlink,
             "digest": self.digest.as_ref().map(hex),
             "changed": self.what,
+            "path": self.path.as_ref().map(|path| String::from_utf8_lossy(path)),
+            "renamed_from": self.renamed_from.as_ref().map(|path| String::from_utf8_lossy(path)),
         })
     }
 }

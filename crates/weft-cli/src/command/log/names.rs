@@ -1,0 +1,180 @@
+//! Names that an inode had, from the one that it has now back to earlier commits.
+//!
+//! No table finds the names of an inode in the past. Its name at a commit is mostly the one that it
+//! had at a later one, which a look by key tells. Where it is not, the commit that gave the name is
+//! found by halving, and the name before among those that this commit took away.
+
+use super::kept::Kept;
+use std::collections::HashMap;
+use weft_store::{CommitNo, Ino, Kind, Name, Result, Store};
+
+/// Inodes of one commit among which a directory is looked for that an inode was moved from.
+const CHANGED_MAX: usize = 4096;
+
+/// Names that are gone through between two commits.
+const RENAMES_MAX: usize = 256;
+
+/// Names of a path.
+const DEPTH_MAX: usize = 4096;
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) directory: Ino,
+    pub(super) name: Name,
+}
+
+/// A name of an inode, and one of the commits as of which it had that.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) place: Place,
+    pub(super) commit: CommitNo,
+}
+
+/// A name that an inode had before.
+pub(super) struct Earlier {
+    pub(super) place: Place,
+    /// True if it was renamed since: the name is gone.
+    pub(super) was_renamed: bool,
+}
+
+/// A look back at names.
+pub(super) struct Names<'a> {
+    store: &'a dyn Store,
+    kept: &'a Kept,
+    /// The earliest known names of directories.
+    directories: HashMap<Ino, Known>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(store: &'a dyn Store, kept: &'a Kept) -> Names<'a> {
+        Names { store, kept, directories: HashMap::new() }
+    }
+
+    /// The path of `place` as of `commit`, which is kept and not later than those asked about
+    /// before. None if it cannot be told.
+    pub(super) fn path(&mut self, place: &Place, commit: CommitNo) -> Result<Option<Vec<u8>>> {
+        let mut names = vec![place.name.as_bytes().to_vec()];
+        let mut at = place.directory;
+        while at != Ino::ROOT {
+            let Some(above) = self.directory(at, commit)?.filter(|_| names.len() < DEPTH_MAX) else { return Ok(None) };
+            names.push(above.name.as_bytes().to_vec());
+            at = above.directory;
+        }
+        names.reverse();
+        Ok(Some(names.join(&b'/')))
+    }
+
+    /// The name that `ino` had as of `commit`, which is kept and not later than when it had the one
+    /// that is known. None if it cannot be told.
+    pub(super) fn earlier(&self, ino: Ino, known: &Known, commit: CommitNo) -> Result<Option<Earlier>> {
+        let mut earlier = Earlier { place: known.place.clone(), was_renamed: false };
+        let mut at = self.kept.position(known.commit);
+        for _ in 0..RENAMES_MAX {
+            if self.is_named(commit, ino, &earlier.place)? {
+                return Ok(Some(earlier));
+            }
+            let Some([before, after]) = self.given(ino, &earlier.place, [self.kept.position(commit), at])? else {
+                break;
+            };
+            let Some(found) = self.before(ino, &earlier.place, (before, after))? else { break };
+            earlier = Earlier { was_renamed: earlier.was_renamed || found.was_renamed, ..found };
+            at = self.kept.position(before);
+        }
+        Ok(None)
+    }
+
+    fn is_named(&self, commit: CommitNo, ino: Ino, place: &Place) -> Result<bool> {
+        Ok(self.store.name_at(commit, place.directory, &place.name)?.is_some_and(|entry| entry.ino == ino))
+    }
+
+    /// Kept commits, one after the other, of which the first one does not have `ino` at `place` and
+    /// the second one has.
+    fn given(&self, ino: Ino, place: &Place, [mut without, mut with]: [u64; 2]) -> Result<Option<[CommitNo; 2]>> {
+        while with.saturating_sub(without) > 1 {
+            let middle = without.midpoint(with);
+            let Some(commit) = self.kept.at(middle) else { return Ok(None) };
+            match self.is_named(commit, ino, place)? {
+                true => with = middle,
+                false => without = middle,
+            }
+        }
+        Ok(self
+            .kept
+            .at(without)
+            .zip(self.kept.at(with))
+            .map(|(without, with)| [without, with])
+            .filter(|_| without < with))
+    }
+
+    /// The name of `ino` as of `before`, after which a commit gave it `place`.
+    fn before(&self, ino: Ino, place: &Place, (before, after): (CommitNo, CommitNo)) -> Result<Option<Earlier>> {
+        let mut directories = vec![place.directory];
+        // The row of a directory tells where it lay.
+        directories.extend(self.store.row_at(before, ino)?.map(|(row, _)| row.parent));
+        for directory in directories.iter().copied() {
+            if let Some(name) = self.taken(ino, directory, (before, after))? {
+                return Ok(Some(Earlier { place: Place { directory, name }, was_renamed: true }));
+            }
+        }
+        for (directory, name) in self.store.names_of(ino)? {
+            let place = Place { directory, name };
+            if self.is_named(before, ino, &place)? {
+                return Ok(Some(Earlier { place, was_renamed: false }));
+            }
+        }
+        for directory in self.store.changed_inodes((before, after))?.into_iter().take(CHANGED_MAX) {
+            let row = self.store.row_at(before, directory)?;
+            if row.is_some_and(|(row, _)| row.kind == Kind::Directory)
+                && let Some(name) = self.taken(ino, directory, (before, after))?
+            {
+                return Ok(Some(Earlier { place: Place { directory, name }, was_renamed: true }));
+            }
+        }
+        // Another name that it kept for a while.
+        for directory in directories {
+            if let Some(name) = self.taken(ino, directory, (before, self.kept.last()))? {
+                return Ok(Some(Earlier { place: Place { directory, name }, was_renamed: false }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A name of `ino` in `directory` that was taken away between two commits.
+    fn taken(&self, ino: Ino, directory: Ino, (before, after): (CommitNo, CommitNo)) -> Result<Option<Name>> {
+        for (name, now) in self.store.changed_names((before, after), directory)? {
+            let place = Place { directory, name };
+            if now.is_none_or(|now| now.ino != ino) && self.is_named(before, ino, &place)? {
+                return Ok(Some(place.name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The name of directory `ino` as of `commit`.
+    fn directory(&mut self, ino: Ino, commit: CommitNo) -> Result<Option<Place>> {
+        let known = match self.directories.get(&ino).filter(|known| known.commit >= commit) {
+            Some(known) => Some(known.clone()),
+            None => self.last_known(ino)?,
+        };
+        let Some(known) = known.filter(|known| known.commit >= commit) else { return Ok(None) };
+        let Some(earlier) = self.earlier(ino, &known, commit)? else { return Ok(None) };
+        self.directories.insert(ino, Known { place: earlier.place.clone(), commit });
+        Ok(Some(earlier.place))
+    }
+
+    /// The last name of directory `ino`.
+    fn last_known(&self, ino: Ino) -> Result<Option<Known>> {
+        let last = self.kept.last();
+        if let Some((directory, name)) = self.store.names_of(ino)?.into_iter().next() {
+            return Ok(Some(Known { place: Place { directory, name }, commit: last }));
+        }
+        // It is gone: the commit that took it away took its name.
+        let version = self.store.versions(ino, last.next(), 1)?.into_iter().next();
+        let Some((row, held)) = version else { return Ok(None) };
+        let Some(before) = self.kept.last_of(&held) else { return Ok(None) };
+        let Some(after) = self.kept.at(self.kept.position(before) + 1) else { return Ok(None) };
+        let name = self.taken(ino, row.parent, (before, after))?;
+        Ok(name.map(|name| Known { place: Place { directory: row.parent, name }, commit: before }))
+    }
+}
