@@ -108,7 +108,7 @@ impl ErrorKind {
 
 /// An error of an operation.
 #[derive(Debug, thiserror::Error)]
-#[error("{}{}{}", said(*.kind), at(.ino), because(.source))]
+#[error("{}", in_words(*.kind, *.ino, .source.as_ref()))]
 pub struct Error {
     kind: ErrorKind,
     ino: Option<Ino>,
@@ -125,20 +125,30 @@ fn said(kind: ErrorKind) -> String {
     said.strip_suffix(&format!(" (os error {errno})")).map_or(said.clone(), str::to_owned)
 }
 
-fn at(ino: &Option<Ino>) -> String {
+fn in_words(kind: ErrorKind, ino: Option<Ino>, source: Option<&weft_store::Error>) -> String {
+    let reason = source.map(because).unwrap_or_default();
+    match ino {
+        // The system's words for all failures of the store add nothing to the reason.
+        None if kind == ErrorKind::Io && !reason.is_empty() => reason,
+        _ if reason.is_empty() => said(kind) + &at(ino),
+        _ => said(kind) + &at(ino) + ": " + &reason,
+    }
+}
+
+fn at(ino: Option<Ino>) -> String {
     ino.map(|ino| format!(" at inode {}", ino.0)).unwrap_or_default()
 }
 
-fn because(source: &Option<weft_store::Error>) -> String {
-    let said = source.as_ref().map(ToString::to_string).unwrap_or_default();
+fn because(source: &weft_store::Error) -> String {
+    let said = source.to_string();
     // That something is damaged is said once.
     let said = said.strip_prefix("damaged: ").unwrap_or(&said);
     // All that reads the broken pages fails so, and no repair while mounted can help.
-    let advice = match source.as_ref().is_some_and(weft_store::Error::is_malformed) {
+    let advice = match source.is_malformed() {
         true => format!("; the database is broken: unmount it, then {}", weft_store::Error::MALFORMED_ADVICE),
         false => String::new(),
     };
-    if said.is_empty() { String::new() } else { format!(": {said}{advice}") }
+    if said.is_empty() { String::new() } else { format!("{said}{advice}") }
 }
 
 impl Error {
