@@ -229,7 +229,8 @@ pub enum Command {
     Sign(Sign),
     /// Verify what 'weft sign' wrote, and that a volume holds exactly that
     ///
-    /// Without --read the digests that the volume keeps are compared, and content is not read. Exit
+    /// Without --read the digests that the volume keeps are compared, and content is not read. With
+    /// --at: that it held exactly that at a moment of the past, such as the commit signed. Exit
     /// code 0: all is so. 1: it was not signed with this key, or the volume holds something else or
     /// is damaged. 2: it could not be verified.
     #[command(after_long_help = examples::SIGN)]

@@ -1,6 +1,6 @@
 //! The commands, one file each.
 
-mod asking;
+pub mod asking;
 mod check;
 mod convert;
 mod diff;
@@ -29,7 +29,7 @@ mod serve;
 mod sign;
 mod snapshot;
 mod stages;
-mod stats;
+pub mod stats;
 mod status;
 mod subject;
 mod sync;

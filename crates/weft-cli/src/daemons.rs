@@ -72,15 +72,15 @@ pub fn of(named: &Path) -> Result<Option<Running>> {
 }
 
 /// Finds the daemon that uses the volume `named`, itself or its mount point. Fails if it is mounted
-/// and this user cannot ask its daemon.
+/// and this user cannot ask its daemon, and where the past is mounted.
 pub fn using(named: &Path) -> Result<Option<Running>> {
-    let volume = crate::mounted::volume_at(named);
+    let volume = crate::mounted::present_volume(named)?;
     let found = of(&volume)?;
     if found.is_some() || volume == named {
         return Ok(found);
     }
-    // One that shows the past leaves the volume to others.
     match mounting(&named.canonicalize()?)? {
+        // It has just ended.
         Some(_) => Ok(None),
         None => Err(unasked(named)),
     }

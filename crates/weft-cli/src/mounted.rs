@@ -1,5 +1,8 @@
 //! Mounts of volumes (proc_pid_mountinfo(5)).
 
+use crate::command::asking::asking;
+use crate::command::stats;
+use crate::owner::Owner;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::fd::{AsFd, AsRawFd};
@@ -9,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use weft_nfs::export::unescape;
 use weft_store::Location;
 use weft_store::sqlite::{Holder, Layout};
+use weft_vfs::Ino;
 
 /// A mount of a volume.
 struct Mount {
@@ -33,8 +37,10 @@ pub struct InMount {
 impl InMount {
     /// Finds what `named` names, there or not. None if no volume is mounted on the way to it.
     pub fn find(named: &Path) -> Result<Option<InMount>> {
-        let found = in_volume(&resolved(named)?);
-        Ok(found.map(|(path, device)| InMount { path: path.into_os_string().into_encoded_bytes(), device }))
+        let resolved = resolved(named)?;
+        let Some((path, device)) = in_volume(&resolved) else { return Ok(None) };
+        refuse_path_into_past(&resolved, device)?;
+        Ok(Some(InMount { path: path.into_os_string().into_encoded_bytes(), device }))
     }
 
     /// Returns the mount point of the root of the volume.
@@ -122,10 +128,41 @@ pub fn unmounted(named: &Path) -> Result<Location> {
     Ok(Location::parse(named)?)
 }
 
-/// Returns the volume that `named` names: itself, or its mount point.
+/// Returns the volume that `named` names: itself, or its mount point. Refuses where its past is
+/// mounted, which says nothing of the present.
 pub fn volume_named(named: &Path) -> Result<Location> {
+    Ok(Location::parse(&present_volume(named)?)?)
+}
+
+/// The same as a path.
+pub fn present_volume(named: &Path) -> Result<PathBuf> {
     refuse_below_mount(named)?;
-    Ok(Location::parse(&volume_at(named))?)
+    let volume = volume_at(named);
+    if volume != named
+        && let Some(commit) = commit_shown(named)
+    {
+        let (place, volume) = (shown::path(named), shown::path(&volume));
+        bail!("{place} shows volume {volume} as of commit {commit}, in the past; name the volume itself");
+    }
+    Ok(volume)
+}
+
+/// Returns the commit of the past that the mount at `directory` shows, if it shows one and answers.
+fn commit_shown(directory: &Path) -> Option<u64> {
+    let asked = asking(Owner::of(directory), || stats::read(directory)).ok()?;
+    asked.ok()?["as_of_commit"].as_u64()
+}
+
+/// Refuses a path that leads from a mounted volume into its past by the path itself.
+fn refuse_path_into_past(path: &Path, device: u64) -> Result<()> {
+    let there = path.ancestors().find_map(|above| rustix::fs::lstat(above).ok());
+    if there.is_some_and(|there| there.st_dev == device && weft_vfs::is_past(Ino(there.st_ino))) {
+        bail!(
+            "{} leads into the past; name the path in the present, and the moment with --at where the command takes that",
+            shown::path(path)
+        );
+    }
+    Ok(())
 }
 
 /// Refuses a path in a mounted volume that is neither its mount point nor another volume.

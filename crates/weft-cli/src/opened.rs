@@ -234,7 +234,7 @@ impl Opened {
 /// present.
 fn as_of(store: Arc<dyn Store>, at: Option<&Moment>) -> Result<(Arc<dyn Store>, Option<AsOf>)> {
     let Some(at) = at else { return Ok((store, None)) };
-    let number = at.commit(&*store, SystemClock.now())?;
+    let number = at.past_commit(&*store, SystemClock.now())?;
     let row = store.commits(number, 1)?.into_iter().find(|row| row.number == number);
     let row = row.with_context(|| format!("commit {} is kept, but not listed among the commits", number.0))?;
     Ok((Arc::new(At::new(store, number)?), Some(AsOf { commit: number, made: row.time })))

@@ -32,6 +32,8 @@ pub struct SessionOptions {
     /// Source of the attribute [`weft_attributes::Attribute::Lent`], by which programs learn how a
     /// file is shared in memory; none if files are not shared.
     pub inviter: Option<Inviter>,
+    /// The commit as of which the volume is shown, if it is one of the past.
+    pub as_of_commit: Option<u64>,
 }
 
 /// Tells a program that may read a file how to get it as shared memory.
@@ -59,6 +61,7 @@ impl Default for SessionOptions {
             locks: LockKeeper::Kernel,
             opens: false,
             inviter: None,
+            as_of_commit: None,
         }
     }
 }

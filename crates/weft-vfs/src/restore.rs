@@ -124,7 +124,7 @@ impl Vfs {
             let mut turn = self.committing.lock();
             let op = self.state.lock().tree.counters.op;
             self.commit_pending(&mut turn, op)?;
-            let then = moment.commit(&*self.store, self.now())?;
+            let then = moment.past_commit(&*self.store, self.now())?;
             let plan = plan::make(self, request, &path, then)?;
             if request.is_rehearsal {
                 return Ok(plan.report);

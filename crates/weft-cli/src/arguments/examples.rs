@@ -105,7 +105,8 @@ pub const SIGN: &str = "\
 Examples:
     weft keygen me.key me.pub
     weft sign --key me.key --output photos.signed photos.weft
-    weft verify --key me.pub photos.signed --volume photos.weft";
+    weft verify --key me.pub photos.signed --volume photos.weft
+    weft verify --key me.pub photos.signed --volume photos.weft --at @1234";
 
 pub const STATS: &str = "\
 Examples:

@@ -54,14 +54,21 @@ impl Since {
     /// Returns the beginning that `moment` names. Times need no history: each commit has one.
     fn find(location: &Location, moment: &Moment) -> Result<Since> {
         let now = SystemClock.now();
+        let context = || format!("cannot list what volume {location} has since then");
+        let opened = || location.engine().open_beside(OpenOptions::default()).with_context(context);
         match moment {
-            Moment::Time(time) => Ok(Since::Time(*time)),
             Moment::Ago(span) => Ok(Since::Time(Timestamp(now.0.saturating_sub(*span)))),
-            Moment::Commit(commit) => Ok(Since::Commit(*commit)),
+            Moment::Time(time) if *time <= now => Ok(Since::Time(*time)),
+            Moment::Time(time) => {
+                moment.refuse_future(&*opened()?.store, now).with_context(context)?;
+                Ok(Since::Time(*time))
+            }
+            Moment::Commit(commit) => {
+                moment.refuse_future(&*opened()?.store, now).with_context(context)?;
+                Ok(Since::Commit(*commit))
+            }
             Moment::Now | Moment::Snapshot(_) => {
-                let context = || format!("cannot read volume {location}");
-                let opened = location.engine().open_beside(OpenOptions::default()).with_context(context)?;
-                Ok(Since::Commit(moment.commit(&*opened.store, now).with_context(context)?))
+                Ok(Since::Commit(moment.commit(&*opened()?.store, now).with_context(context)?))
             }
         }
     }

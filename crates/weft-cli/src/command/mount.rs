@@ -188,7 +188,8 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
         let listener = lends.then(weft_share::Listener::new).transpose()?;
         let lender = listener.map(|listener| start_lender(listener, opened.vfs.clone())).transpose()?;
         let inviter = lender.as_ref().map(|lender| Inviter(Arc::new(lender.inviter())));
-        let options = SessionOptions { inviter, ..plan.session };
+        let as_of_commit = opened.as_of.map(|as_of| as_of.commit.0);
+        let options = SessionOptions { inviter, as_of_commit, ..plan.session };
         let session = Session::mount(opened.vfs.clone(), &directory, &plan.mount, options)?;
         let nfs = plan.nfs.map(|options| start_nfs(opened.vfs.clone(), options));
         Ok((session, lender, nfs.transpose()?))

@@ -101,7 +101,7 @@ pub(super) fn refuse_waiting(location: &Location) -> Result<()> {
 fn selection(store: &dyn Store, to: Option<&Moment>, arguments: &Send) -> Result<Selection> {
     let last = store.header()?.commit;
     let is_now = matches!(to, None | Some(Moment::Now));
-    let commit = |moment: &Moment| moment.commit(store, SystemClock.now());
+    let commit = |moment: &Moment| moment.past_commit(store, SystemClock.now());
     let to = if is_now { last } else { commit(to.unwrap_or(&Moment::Now))? };
     let from = arguments.from.as_ref().map(commit).transpose()?;
     if let Some(from) = from.filter(|from| *from >= to) {

@@ -7,7 +7,7 @@ use super::digest::Source;
 use super::transfer::Progress;
 use crate::arguments::{Keygen, Sign, Verify};
 use crate::failure::{Differs, agrees};
-use crate::mounted::{is_mount_point, volume_at};
+use crate::mounted::{is_mount_point, present_volume, volume_at};
 use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use attestation::Attestation;
@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_digest::{Digest, hex};
-use weft_store::Location;
+use weft_store::{Location, Moment};
 
 /// Makes a pair of keys.
 pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
@@ -92,11 +92,12 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
     let signature_path = signature_of(output);
     [output, &signature_path].into_iter().try_for_each(|path| refuse_existing(path))?;
     let secret = secret_key(key)?;
-    if is_mount_point(volume) {
+    let named = volume;
+    let volume = present_volume(named)?;
+    if is_mount_point(named) {
         // A mount that is asked for its digest commits pending changes.
-        tree_digest(volume, false)?;
+        tree_digest(named, false, None)?;
     }
-    let volume = volume_at(volume);
     let commits = Location::parse(&volume)?
         .engine()
         .commits()
@@ -127,7 +128,7 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
 
 /// Verifies a signature, and that a volume's tree is the signed one.
 pub fn verify(arguments: &Verify) -> Result<ExitCode> {
-    let Verify { attestation: path, key, volume, read } = arguments;
+    let Verify { attestation: path, key, volume, read, at } = arguments;
     let text = read_text(path)?;
     let signature = signature_of(path);
     let verify = || -> Result<()> {
@@ -149,12 +150,12 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
     let attestation = attestation.with_context(|| format!("{} is not what 'weft sign' writes", path.display()))?;
     outln!("signed: commit {} of {}", attestation.number, shown::time(attestation.time));
     if let Some(volume) = volume {
-        compare(volume, *read, &attestation)?;
+        compare(volume, *read, at.as_ref(), &attestation)?;
+        let (volume, held) = (volume.display(), if at.is_some() { "held then" } else { "holds" });
         match read {
-            true => outln!("{} holds exactly that; all of its content was read", volume.display()),
+            true => outln!("{volume} {held} exactly that; all of its content was read"),
             false => outln!(
-                "{} holds exactly that by the digests that it keeps; content was not read, which --read does",
-                volume.display()
+                "{volume} {held} exactly that by the digests that it keeps; content was not read, which --read does"
             ),
         }
     }
@@ -165,15 +166,16 @@ fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Returns the digest of the root of a volume, mounted or not; with `read` from all bytes.
-fn tree_digest(volume: &Path, read: bool) -> Result<Digest> {
+/// Returns the digest of the root of a volume, mounted or not, as of the moment `at` or of now; with
+/// `read` from all bytes.
+fn tree_digest(volume: &Path, read: bool, at: Option<&Moment>) -> Result<Digest> {
     let mut path = volume.as_os_str().to_owned();
     if !is_mount_point(volume) {
         path.push(":");
     }
     let progress = Progress::new();
     let tell = || -> Result<Digest> {
-        let source = Source::open(&path)?;
+        let source = Source::open_at(&path, at)?;
         let root = source.tree_digest(read, &progress)?;
         source.close()?;
         Ok(root)
@@ -183,15 +185,21 @@ fn tree_digest(volume: &Path, read: bool) -> Result<Digest> {
     root.with_context(|| format!("cannot read {}", volume.display()))
 }
 
-fn compare(volume: &Path, read: bool, attestation: &Attestation) -> Result<()> {
-    if tree_digest(volume, read)? == attestation.root {
+fn compare(volume: &Path, read: bool, at: Option<&Moment>, attestation: &Attestation) -> Result<()> {
+    if tree_digest(volume, read, at)? == attestation.root {
         return Ok(());
+    }
+    if at.is_some() {
+        return Err(Differs(format!("{} held another tree then than the one that was signed", volume.display())).into());
     }
     let commits = Location::parse(&volume_at(volume))?.engine().commits()?;
     let known = commits.iter().find(|commit| commit.number.0 == attestation.number);
     let volume = volume.display();
     Err(Differs(match known {
-        Some(_) => format!("{volume} has changed since commit {}", attestation.number),
+        Some(_) => {
+            let number = attestation.number;
+            format!("{volume} has changed since commit {number}; --at @{number} verifies that, if history keeps it")
+        }
         None => format!("{volume} holds another tree than the one that was signed"),
     })
     .into())

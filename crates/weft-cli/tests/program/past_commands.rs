@@ -263,3 +263,138 @@ fn the_log_of_a_file_tells_what_it_was_called_and_where_it_lay() {
         assert_eq!(what(&log("m/p/x")), ["attributes", "made, as q/x"]);
     });
 }
+
+#[test]
+fn what_was_signed_or_proved_is_verified_with_what_the_volume_held_then() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        place.weft(&["keygen", "--no-password", "secret", "public"]).well();
+        let then = step(place, "mkdir d && seq 100000 >d/lines && echo then >file");
+        place.weft(&["sign", "m", "--key", "secret", "--output", "signed"]).well();
+        let proof = place.weft(&["prove", "m", "file"]).well();
+        let root = place.weft(&["digest", "m"]).well();
+        let root = root.split(' ').next().unwrap();
+        step(place, "echo now >file && rm d/lines && mv d e");
+        let verify =
+            |words: &[&str]| place.weft(&[&["verify", "signed", "--key", "public", "--volume"], words].concat());
+        verify(&["m"]).failed(&["has changed since commit", &format!("--at {then}")]);
+        for words in [["m"], [volume]] {
+            let told = verify(&[&words[..], &["--at", &then]].concat()).well();
+            assert!(told.contains("held then exactly that by the digests"), "{told}");
+            let told = verify(&[&words[..], &["--at", &then, "--read"]].concat()).well();
+            assert!(told.contains("held then exactly that; all of its content was read"), "{told}");
+            verify(&[&words[..], &["--at", "now"]].concat()).failed(&["held another tree then"]);
+        }
+        place.weft(&["verify", "signed", "--key", "public", "--at", &then]).fails_with("--volume");
+        // A proof of then is what can be proved of then, by the content of then.
+        std::fs::write(place.path("proof"), &proof).unwrap();
+        assert_eq!(place.weft(&["prove", "--at", &then, "m", "file"]).well(), proof);
+        assert_ne!(place.weft(&["prove", "m", "file"]).well(), proof);
+        assert!(place.weft(&["digest", "--at", &then, "m"]).well().starts_with(root));
+        std::fs::write(place.path("then"), place.weft(&["cat", "--at", &then, "m/file"]).well()).unwrap();
+        place.weft(&["verify-proof", "proof", "--root", root, "--file", "then"]).well();
+        place.weft(&["verify-proof", "proof", "--file", "m/file"]).failed(&["something else"]);
+    });
+}
+
+#[test]
+fn no_command_takes_the_past_for_the_present() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        place.weft(&["keygen", "--no-password", "secret", "public"]).well();
+        let then = step(place, "echo then >file");
+        place.weft(&["sign", "m", "--key", "secret", "--output", "signed"]).well();
+        step(place, "echo now >file");
+        place.directory("p");
+        place.weft(&["mount", "--at", &then, volume, "p"]).well();
+        let commit = format!("as of commit {}, in the past; name the volume itself", &then[1..]);
+        let refused = |words: &[&str], code: i32, why: &str| {
+            let said = place.weft(words);
+            assert!(said.code == code && said.out.is_empty() && said.err.contains(why), "{words:?}: {said:?}");
+            assert!(!said.err.contains("Input/output"), "{words:?}: {said:?}");
+        };
+        for (words, code) in [
+            (&["info", "p"][..], 1),
+            (&["log", "p"], 1),
+            (&["log", "p/file"], 1),
+            (&["history", "p"], 1),
+            (&["history", "set", "p", "off"], 1),
+            (&["snapshot", "create", "p", "x"], 1),
+            (&["snapshot", "list", "p"], 1),
+            (&["snapshot", "delete", "p", "x"], 1),
+            (&["snapshot", "diff", "p", "x"], 2),
+            (&["snapshot", "restore", "p", "x"], 1),
+            (&["gc", "p"], 1),
+            (&["scrub", "p"], 2),
+            (&["sign", "p", "--key", "secret", "--output", "other"], 2),
+            (&["cat", "--at", &then, "p/file"], 1),
+            (&["diff", "--at", &then, "p"], 2),
+            (&["undelete", "--list", "p"], 1),
+        ] {
+            refused(words, code, &commit);
+        }
+        refused(&["restore", "p/file", "--at", &then], 1, "shows the past");
+        place.weft(&["verify", "signed", "--key", "public", "--volume", "p"]).well();
+        let path = |name: &str| format!("m/.weft/at/{then}{name}");
+        for (words, code) in [
+            (&["log", &path("/file")][..], 1),
+            (&["log", "m/.weft"], 1),
+            (&["cat", "--at", &then, &path("/file")], 1),
+            (&["diff", "--at", &then, &path("/none/file")], 2),
+            (&["undelete", &path("/file")], 1),
+            (&["history", "forget", &path("/file")], 1),
+        ] {
+            refused(words, code, "leads into the past; name the path in the present");
+        }
+        for (words, code) in [
+            (&["info", &path("")][..], 1),
+            (&["history", &path("")], 1),
+            (&["snapshot", "list", &path("")], 1),
+            (&["sign", &path(""), "--key", "secret", "--output", "other"], 2),
+            (&["verify", "signed", "--key", "public", "--volume", &path("")], 2),
+        ] {
+            let said = place.weft(words);
+            assert!(said.code == code && said.err.contains("is a part of the volume"), "{words:?}: {said:?}");
+        }
+        place.weft(&["umount", "p"]).well();
+    });
+}
+
+#[test]
+fn a_moment_in_the_future_is_refused() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        place.sh("echo now >file").well();
+        place.directory("p");
+        place.weft(&["snapshot", "create", "m", "one"]).well();
+        let refused = |words: &[&str], code: i32, why: &str| {
+            let said = place.weft(words);
+            assert!(said.code == code && said.err.contains(why), "{words:?}: {said:?}");
+            assert!(!said.err.contains("Input/output"), "{words:?}: {said:?}");
+        };
+        let future = "2199-01-01T12:00:00+01:00";
+        for (words, code) in [
+            (&["cat", "--at", future, "m/file"][..], 1),
+            (&["diff", "--at", future, "m"], 2),
+            (&["diff", "--at", "@1", "--at", future, "m"], 2),
+            (&["digest", "--at", future, "m"], 2),
+            (&["restore", "m/file", "--at", future], 1),
+            (&["log", "--since", future, "m"], 1),
+            (&["log", "--since", future, "m/file"], 1),
+            (&["mount", "--at", future, volume, "p"], 1),
+            (&["send", &format!("{volume}@{future}")], 2),
+        ] {
+            let why =
+                if words.contains(&"@1") { "commit 1 is not kept" } else { "2199-01-01T11:00:00Z is in the future" };
+            refused(words, code, why);
+        }
+        refused(&["log", "--since", "@99999", "m"], 1, "there is no commit 99999 yet");
+        refused(&["snapshot", "create", "m", "one"], 1, "one");
+        refused(&["snapshot", "hold", "m", "two", "1d"], 1, "two");
+        refused(&["history", "set", "m", "off"], 1, "snapshot");
+        place.umount();
+        refused(&["snapshot", "create", volume, "one"], 1, "one");
+        refused(&["history", "set", volume, "off"], 1, "snapshot");
+        refused(&["restore", &format!("{volume}:file"), "--at", future], 1, "is in the future");
+    });
+}

@@ -126,6 +126,7 @@ impl Server {
             "pid": std::process::id(),
             "transport": if self.over_rings.load(Ordering::Relaxed) { "io_uring" } else { "device" },
             "placement": self.options.placement.to_string(),
+            "as_of_commit": self.options.as_of_commit,
             "volume": volume,
             "bytes_given": self.bytes_given.load(Ordering::Relaxed),
             "requests": requests,

@@ -146,14 +146,19 @@ impl At {
 /// The reason that `commit` cannot be read.
 pub(super) fn not_kept(store: &dyn Store, commit: CommitNo) -> Result<Error> {
     let Some(history) = store.history()? else { return Ok(no_history()) };
-    let (number, last) = (commit.0, store.header()?.commit.0);
-    if number > last {
-        return Ok(Error::Unusable(format!("there is no commit {number} yet: the last one is {last}")));
+    let last = store.header()?.commit;
+    if commit > last {
+        return Ok(not_there_yet(commit, last));
     }
     Ok(Error::Unusable(format!(
-        "commit {number} is not kept: all commits are kept from {} on; 'weft history' lists the earlier ones",
-        history.first.0
+        "commit {} is not kept: all commits are kept from {} on; 'weft history' lists the earlier ones",
+        commit.0, history.first.0
     )))
+}
+
+/// The error of a commit that is later than the last one.
+pub(super) fn not_there_yet(commit: CommitNo, last: CommitNo) -> Error {
+    Error::Unusable(format!("there is no commit {} yet: the last one is {}", commit.0, last.0))
 }
 
 impl RowStore for At {

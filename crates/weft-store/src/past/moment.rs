@@ -1,6 +1,6 @@
 //! Moments as users write them, and the commits that they stand for.
 
-use super::at::not_kept;
+use super::at::{not_kept, not_there_yet};
 use super::no_history;
 use crate::error::{Error, Result};
 use crate::past::{History, PinKind};
@@ -63,6 +63,29 @@ impl FromStr for Moment {
 }
 
 impl Moment {
+    /// Returns the commit that it stands for, as [`Moment::commit`] does, where a user names it.
+    /// `Unusable` also if it is in the future.
+    pub fn past_commit(&self, store: &dyn Store, now: Timestamp) -> Result<CommitNo> {
+        self.refuse_future(store, now)?;
+        self.commit(store, now)
+    }
+
+    /// `Unusable` if it is later than `now` and the last commit, whose clock may have been ahead.
+    pub fn refuse_future(&self, store: &dyn Store, now: Timestamp) -> Result<()> {
+        let last = store.header()?.commit;
+        match self {
+            Moment::Commit(number) if *number > last => Err(not_there_yet(*number, last)),
+            Moment::Time(time) if *time > now => {
+                let row = store.commits(last, 1)?.into_iter().find(|row| row.number == last);
+                match row.is_some_and(|row| row.time >= *time) {
+                    true => Ok(()),
+                    false => Err(Error::Unusable(format!("{} is in the future", Rfc3339(*time)))),
+                }
+            }
+            Moment::Now | Moment::Commit(_) | Moment::Time(_) | Moment::Ago(_) | Moment::Snapshot(_) => Ok(()),
+        }
+    }
+
     /// Returns the commit of `store` that it stands for: of a time the last one at or before it
     /// that is kept. `Unusable`, with the reason, if there is none.
     pub fn commit(&self, store: &dyn Store, now: Timestamp) -> Result<CommitNo> {

@@ -193,3 +193,20 @@ fn a_moment_of_which_nothing_is_kept_is_refused_with_the_reason() {
     let none = MemoryStore::new(VolumeOptions::default());
     assert!(found(&none, "now").expect_err("refused").contains("keeps no history"));
 }
+
+#[test]
+fn a_moment_in_the_future_is_refused_where_a_user_names_it() {
+    let store = volume();
+    let asked = |text: &str, hours: i64| {
+        let moment: Moment = text.parse().expect("a moment");
+        moment.past_commit(&store, Timestamp(hours * 3600 * SECOND)).map_err(|error| error.to_string())
+    };
+    assert_eq!(asked("2200-01-01", 10), Err("2200-01-01T00:00:00Z is in the future".into()));
+    assert_eq!(asked("1970-01-01T10:00:01", 10), Err("1970-01-01T10:00:01Z is in the future".into()));
+    assert_eq!(asked("1970-01-01T10:00:00", 10), Ok(CommitNo(9)));
+    assert_eq!(asked("now", 10), Ok(CommitNo(9)));
+    assert_eq!(asked("@10", 10), Err("there is no commit 10 yet: the last one is 9".into()));
+    // The clock was put back after the last commits.
+    assert_eq!(asked("1970-01-01T08:30:00", 7), Ok(CommitNo(8)));
+    assert_eq!(asked("1970-01-01T09:00:01", 7), Err("1970-01-01T09:00:01Z is in the future".into()));
+}
