@@ -35,6 +35,8 @@ pub fn is_about(command: &Command) {
         Command::Import(arguments) => of(copied(&arguments.target)),
         Command::Export(arguments) => of(copied(&arguments.source)),
         Command::Verify(arguments) => arguments.volume.as_deref().and_then(of),
+        Command::Cat(arguments) => arguments.files.first().and_then(|file| of(Path::new(within(file)?))),
+        Command::Diff(arguments) => within(&arguments.first).and_then(|volume| of(Path::new(volume))),
         Command::Prove(arguments) => within(&arguments.directory).and_then(|volume| of(Path::new(volume))),
         Command::Digest(arguments) => {
             let mut volumes = arguments.paths.iter().map(|path| within(path));

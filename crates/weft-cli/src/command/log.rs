@@ -4,6 +4,9 @@ mod changes;
 mod kept;
 mod names;
 
+pub(super) use kept::Kept;
+pub(super) use names::{Names, Place};
+
 use super::subject::Subject;
 use crate::arguments::Log;
 use crate::mounted::volume_named;

@@ -166,8 +166,8 @@ fn read_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Returns the digest of the root of a volume, mounted or not, as of the moment `at` or of now; with
-/// `read` from all bytes.
+/// Returns the digest of the root of a volume, mounted or not, as of the moment `at` or of now.
+/// With `read` it comes from all bytes.
 fn tree_digest(volume: &Path, read: bool, at: Option<&Moment>) -> Result<Digest> {
     let mut path = volume.as_os_str().to_owned();
     if !is_mount_point(volume) {

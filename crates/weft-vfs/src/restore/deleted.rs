@@ -9,10 +9,10 @@ use super::newest::{self, Search};
 use super::path::{VolumePath, shown};
 use super::rows::Rows;
 use super::{Restoring, refused};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use weft_store::{CommitNo, Cookie, Ino, InodeRow, Kind, Name, NameRow, Store};
+use weft_store::{CommitNo, Cookie, Generation, Ino, InodeRow, Kind, Name, NameRow, Store};
 
 /// Versions of a directory that are read at once.
 const VERSIONS_READ: usize = 256;
@@ -26,6 +26,9 @@ const VERSIONS_MAX: usize = 1 << 20;
 /// Directories that are found and not looked at yet.
 const WAITING_MAX: usize = 1 << 18;
 
+/// Directories that are gone and are told apart.
+const LOOKED_MAX: usize = 1 << 20;
+
 /// Deleted names of one directory that are told apart.
 const NAMES_MAX: usize = 1 << 20;
 
@@ -38,6 +41,12 @@ pub struct DeletedName {
     pub path: Vec<u8>,
     /// The last kept commit that has it.
     pub last: CommitNo,
+    /// The directory that it was in.
+    pub directory: Ino,
+    /// Its name there.
+    pub name: Name,
+    /// True if `last` has it at `path`. Else a directory on the way lay elsewhere then.
+    pub is_at_path: bool,
     /// True if it named a directory.
     pub is_directory: bool,
     /// Length of the file in bytes, or the number of the directory's entries.
@@ -67,81 +76,114 @@ pub fn deleted_names(store: &dyn Store, path: &[u8], limit: usize) -> Restoring<
     };
     let search = Search::begin(store)?;
     let now = Rows::new(store, search.last);
-    let life = if then == search.last { Life::Present } else { Life::Until { last: then, gone: then.next() } };
-    if life != Life::Present && is_alive(now, &Rows::new(store, then).existing(top)?)? {
+    let row = Rows::new(store, then).existing(top)?;
+    let is_present = then == search.last;
+    if !is_present && is_alive(now, &row)? {
         return refused(format!("{} was moved; name it by the path that it has now", shown(path.names())));
     }
+    let gone = if is_present { None } else { Some(then.next()) };
+    let top =
+        Directory { ino: top, generation: row.generation, path: Vec::new(), now: is_present.then_some(top), gone };
     let mut finder = Finder {
+        top: path,
+        was_at_path: None,
         now,
         store,
         search,
-        limit,
-        newest: BTreeSet::new(),
-        count: 0,
+        newest: Newest { limit, names: BTreeSet::new(), by_path: FxHashMap::default(), count: 0 },
         versions: 0,
         is_complete: true,
-        waiting: vec![Directory { ino: top, path: Vec::new(), life }],
+        looked: FxHashSet::default(),
+        waiting: vec![top],
     };
     while let Some(directory) = finder.waiting.pop() {
         finder.look_into(&directory)?;
     }
-    let Finder { newest, count, is_complete, .. } = finder;
-    Ok(DeletedNames { names: newest.into_iter().rev().collect(), count, is_complete })
+    let Finder { newest: Newest { names, count, .. }, is_complete, .. } = finder;
+    Ok(DeletedNames { names: names.into_iter().rev().collect(), count, is_complete })
 }
 
 /// A directory to look into.
 struct Directory {
     ino: Ino,
+    generation: Generation,
     /// The path from the directory asked about.
     path: Vec<u8>,
-    life: Life,
+    /// The directory that has this path now: itself, or another one.
+    now: Option<Ino>,
+    /// The commit that removed it; none if it is there.
+    gone: Option<CommitNo>,
 }
 
-/// Time of a directory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
-    /// It is there now.
-    Present,
-    /// It was there until a commit.
-    Until { last: CommitNo, gone: CommitNo },
+/// The names that were deleted last, of all that were found.
+struct Newest {
+    limit: usize,
+    names: BTreeSet<DeletedName>,
+    by_path: FxHashMap<Vec<u8>, DeletedName>,
+    count: u64,
+}
+
+impl Newest {
+    /// Adds a name, unless something else was deleted at its path later.
+    fn add(&mut self, deleted: DeletedName) {
+        match self.by_path.get(&deleted.path).filter(|_| deleted.is_at_path) {
+            Some(other) if other.gone >= deleted.gone => return,
+            Some(other) => drop(self.names.remove(other)),
+            None => self.count += 1,
+        }
+        if deleted.is_at_path {
+            self.by_path.insert(deleted.path.clone(), deleted.clone());
+        }
+        self.names.insert(deleted);
+        if self.names.len() > self.limit
+            && let Some(oldest) = self.names.pop_first()
+            && oldest.is_at_path
+        {
+            self.by_path.remove(&oldest.path);
+        }
+    }
 }
 
 struct Finder<'a> {
     store: &'a dyn Store,
+    /// The path of the directory asked about.
+    top: VolumePath,
+    /// The directory and the commit that were asked about last, and the answer.
+    was_at_path: Option<((Ino, CommitNo), bool)>,
     search: Search<'a>,
     /// The rows of the present.
     now: Rows<'a>,
-    limit: usize,
-    newest: BTreeSet<DeletedName>,
-    count: u64,
+    newest: Newest,
     versions: usize,
     is_complete: bool,
+    /// Directories that are gone and were found.
+    looked: FxHashSet<(Ino, Generation)>,
     waiting: Vec<Directory>,
 }
 
 impl Finder<'_> {
     fn look_into(&mut self, directory: &Directory) -> Restoring<()> {
-        if directory.life == Life::Present {
-            self.add_present_directories(directory)?;
-        }
         let mut seen = FxHashSet::default();
         let mut later = None;
         let mut until = self.search.last.next();
-        if let Some((_, since)) = self.now.inode(directory.ino)?.filter(|_| directory.life == Life::Present) {
-            later = self.search.first_kept(&(since..until));
-            until = since;
+        if directory.gone.is_none() {
+            self.add_present_directories(directory)?;
+            if let Some((_, since)) = self.now.inode(directory.ino)? {
+                later = self.search.first_kept(&(since..until));
+                until = since;
+            }
         }
         loop {
             let versions = self.store.versions(directory.ino, until, VERSIONS_READ)?;
             let Some((_, oldest)) = versions.last().cloned() else { return Ok(()) };
-            for (_, held) in versions {
+            for (row, held) in versions {
                 self.versions += 1;
                 if self.versions > VERSIONS_MAX || seen.len() > NAMES_MAX {
                     self.is_complete = false;
                     return Ok(());
                 }
-                // Its number may belong to another one since.
-                if matches!(directory.life, Life::Until { last, .. } if held.start > last) {
+                // Its number was or is another one's.
+                if row.generation != directory.generation {
                     continue;
                 }
                 if let Some(first) = self.look_at(directory, &held, later, &mut seen)? {
@@ -165,16 +207,21 @@ impl Finder<'_> {
             return Ok(None);
         };
         let then = Rows::new(self.store, last);
-        match (later, directory.life) {
+        match (later, directory.gone) {
             (Some(later), _) => {
-                let changed = self.store.changed_names((last, later), directory.ino)?;
-                for name in changed.into_iter().filter(|(_, now)| now.is_none()).map(|(name, _)| name) {
-                    if let Some(entry) = then.name(directory.ino, &name)? {
+                for (name, now) in self.store.changed_names((last, later), directory.ino)? {
+                    // A directory may have got the name of another one, which is gone. This is not
+                    // asked of files: nearly all have new names, and it takes long to tell.
+                    if now.as_ref().is_some_and(|now| now.kind != Kind::Directory) {
+                        continue;
+                    }
+                    let entry = then.name(directory.ino, &name)?;
+                    if let Some(entry) = entry.filter(|entry| now.is_none_or(|now| now.ino != entry.ino)) {
                         self.add(directory, &entry, (last, later), seen)?;
                     }
                 }
             }
-            (None, Life::Until { gone, .. }) => {
+            (None, Some(gone)) => {
                 // All that it had went with it.
                 let mut after = Cookie(0);
                 loop {
@@ -186,7 +233,7 @@ impl Finder<'_> {
                     }
                 }
             }
-            (None, Life::Present) => {}
+            (None, None) => {}
         }
         Ok(Some(first))
     }
@@ -200,27 +247,53 @@ impl Finder<'_> {
         (last, gone): (CommitNo, CommitNo),
         seen: &mut FxHashSet<Name>,
     ) -> Restoring<()> {
-        if !seen.insert(entry.name.clone()) {
+        let is_directory = entry.kind == Kind::Directory;
+        let is_last = seen.insert(entry.name.clone());
+        if !is_last && !is_directory {
             return Ok(());
         }
-        let is_there = directory.life == Life::Present && self.now.name(directory.ino, &entry.name)?.is_some();
-        let Some((row, _)) = Rows::new(self.store, last).inode(entry.ino)?.filter(|_| !is_there) else {
-            return Ok(());
-        };
+        let Some((row, _)) = Rows::new(self.store, last).inode(entry.ino)? else { return Ok(()) };
         if is_alive(self.now, &row)? {
             return Ok(());
         }
+        let there = match directory.now {
+            Some(now) => self.now.name(now, &entry.name)?,
+            None => None,
+        };
         let path = below(&directory.path, &entry.name);
-        let is_directory = entry.kind == Kind::Directory;
-        if is_directory {
-            self.await_look(Directory { ino: entry.ino, path: path.clone(), life: Life::Until { last, gone } });
+        if is_directory && !self.is_alive_after(gone, &row)? && self.looked.insert((entry.ino, row.generation)) {
+            // Another one may have its name now, and lack what was in it.
+            let now = there.as_ref().filter(|there| there.kind == Kind::Directory).map(|there| there.ino);
+            let (ino, generation, path) = (entry.ino, row.generation, path.clone());
+            self.await_look(Directory { ino, generation, path, now, gone: Some(gone) });
         }
-        self.count += 1;
-        self.newest.insert(DeletedName { gone, path, last, is_directory, size: row.size });
-        if self.newest.len() > self.limit {
-            self.newest.pop_first();
+        if is_last && there.is_none() {
+            let is_at_path = self.is_at_path(directory, last)?;
+            let (directory, name, size) = (directory.ino, entry.name.clone(), row.size);
+            self.newest.add(DeletedName { gone, path, last, directory, name, is_at_path, is_directory, size });
         }
         Ok(())
+    }
+
+    /// True if the inode whose row was `then` still had a name once `gone` was made: it was moved.
+    fn is_alive_after(&self, gone: CommitNo, then: &InodeRow) -> Restoring<bool> {
+        match self.search.first_kept(&(gone..self.search.last.next())) {
+            Some(after) => is_alive(Rows::new(self.store, after), then),
+            None => Ok(false),
+        }
+    }
+
+    /// True if `directory` had its path as of `commit`.
+    fn is_at_path(&mut self, directory: &Directory, commit: CommitNo) -> Restoring<bool> {
+        let asked = (directory.ino, commit);
+        if let Some((_, answer)) = self.was_at_path.filter(|(before, _)| *before == asked) {
+            return Ok(answer);
+        }
+        let way = [self.top.names(), VolumePath::parse(&directory.path)?.names()].concat();
+        let found = Rows::new(self.store, commit).entry(&way)?.map_or(Ino::ROOT, |entry| entry.ino);
+        let answer = found == directory.ino;
+        self.was_at_path = Some((asked, answer));
+        Ok(answer)
     }
 
     fn add_present_directories(&mut self, directory: &Directory) -> Restoring<()> {
@@ -231,13 +304,14 @@ impl Finder<'_> {
             after = last.cookie;
             for entry in entries.iter().filter(|entry| entry.kind == Kind::Directory) {
                 let path = below(&directory.path, &entry.name);
-                self.await_look(Directory { ino: entry.ino, path, life: Life::Present });
+                let (ino, generation) = (entry.ino, self.now.existing(entry.ino)?.generation);
+                self.await_look(Directory { ino, generation, path, now: Some(ino), gone: None });
             }
         }
     }
 
     fn await_look(&mut self, directory: Directory) {
-        match self.waiting.len() < WAITING_MAX {
+        match self.waiting.len() < WAITING_MAX && self.looked.len() < LOOKED_MAX {
             true => self.waiting.push(directory),
             false => self.is_complete = false,
         }

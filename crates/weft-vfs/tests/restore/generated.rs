@@ -273,6 +273,7 @@ fn run(store: CrashStore, steps: &[Step], may_crash: bool) -> Run {
     run.volume.reopen();
     assert_eq!(tree(&run.volume.vfs, "/"), before);
     run.volume.vfs.close().expect("closed");
+    deleted::check(&*run.volume.store);
     run
 }
 

@@ -1,5 +1,6 @@
 //! Bringing back the past.
 
+mod deleted;
 mod generated;
 mod tree;
 

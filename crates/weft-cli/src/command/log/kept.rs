@@ -4,7 +4,7 @@ use std::ops::Range;
 use weft_store::{CommitNo, History, Pin};
 
 /// The commits that are kept: some of them alone, and from one on all.
-pub(super) struct Kept {
+pub(in crate::command) struct Kept {
     /// Those before `first`, ascending.
     alone: Vec<CommitNo>,
     first: CommitNo,
@@ -12,7 +12,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn new(history: &History, pins: &[Pin], last: CommitNo) -> Kept {
+    pub(in crate::command) fn new(history: &History, pins: &[Pin], last: CommitNo) -> Kept {
         let mut alone = pins.iter().map(|pin| pin.commit).filter(|commit| *commit < history.first).collect::<Vec<_>>();
         alone.sort_unstable();
         alone.dedup();

@@ -19,9 +19,9 @@ const DEPTH_MAX: usize = 4096;
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) directory: Ino,
-    pub(super) name: Name,
+pub(in crate::command) struct Place {
+    pub(in crate::command) directory: Ino,
+    pub(in crate::command) name: Name,
 }
 
 /// A name of an inode, and one of the commits as of which it had that.
@@ -39,7 +39,7 @@ pub(super) struct Earlier {
 }
 
 /// A look back at names.
-pub(super) struct Names<'a> {
+pub(in crate::command) struct Names<'a> {
     store: &'a dyn Store,
     kept: &'a Kept,
     /// The earliest known names of directories.
@@ -47,13 +47,13 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    pub(super) fn new(store: &'a dyn Store, kept: &'a Kept) -> Names<'a> {
+    pub(in crate::command) fn new(store: &'a dyn Store, kept: &'a Kept) -> Names<'a> {
         Names { store, kept, directories: HashMap::new() }
     }
 
     /// The path of `place` as of `commit`, which is kept and not later than those asked about
     /// before. None if it cannot be told.
-    pub(super) fn path(&mut self, place: &Place, commit: CommitNo) -> Result<Option<Vec<u8>>> {
+    pub(in crate::command) fn path(&mut self, place: &Place, commit: CommitNo) -> Result<Option<Vec<u8>>> {
         let mut names = vec![place.name.as_bytes().to_vec()];
         let mut at = place.directory;
         while at != Ino::ROOT {

@@ -2,6 +2,7 @@
 
 use super::named;
 use crate::command::digest::list::escape;
+use crate::command::log::{Kept, Names, Place};
 use crate::command::subject::Subject;
 use crate::command::transfer::path_as_json;
 use crate::{output, shown, size};
@@ -9,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use weft_store::{CommitNo, OpenOptions, Store, Timestamp};
+use weft_store::{OpenOptions, Store, Timestamp};
 use weft_vfs::{DeletedName, DeletedNames, deleted_names};
 
 /// Lists the names, those that were deleted last first.
@@ -21,13 +22,13 @@ pub(super) fn list(directory: &OsStr, limit: usize, as_json: bool) -> Result<()>
     let opened = subject.location.engine().open_beside(OpenOptions::default()).with_context(what)?;
     let store = &*opened.store;
     let DeletedNames { names, count, is_complete } = deleted_names(store, &subject.path, limit).with_context(what)?;
-    let names = names.into_iter().map(|name| Ok((time(store, name.gone)?, name)));
+    let names = names.into_iter().map(|name| Listed::read(store, name));
     let names = names.collect::<weft_store::Result<Vec<_>>>().with_context(what)?;
     if as_json {
-        let values = names.iter().map(|(time, name)| as_value(directory, *time, name));
+        let values = names.iter().map(|listed| listed.as_value(directory));
         outln!("{:#}", Value::from(values.collect::<Vec<_>>()));
     } else {
-        names.iter().for_each(|(time, name)| print(directory, *time, name));
+        names.iter().for_each(|listed| listed.print(directory));
     }
     let left = count - names.len() as u64;
     let more = (left > 0).then(|| format!("{left} more were deleted before; -n lists more"));
@@ -37,33 +38,58 @@ pub(super) fn list(directory: &OsStr, limit: usize, as_json: bool) -> Result<()>
     Ok(())
 }
 
-/// The time of a commit, if that is remembered.
-fn time(store: &dyn Store, commit: CommitNo) -> weft_store::Result<Option<Timestamp>> {
-    Ok(store.commits(commit, 1)?.into_iter().find(|row| row.number == commit).map(|row| row.time))
+/// A name with what is told of it.
+struct Listed {
+    name: DeletedName,
+    /// The time of the commit that deleted it, if that is remembered.
+    time: Option<Timestamp>,
+    /// The path from the root of the volume that it had then, if that is another one.
+    then: Option<Vec<u8>>,
 }
 
-/// The path as `weft undelete` takes it.
-fn path_of(directory: &OsStr, name: &DeletedName) -> Vec<u8> {
-    let above = directory.as_bytes();
-    let between = if above.ends_with(b":") || above.ends_with(b"/") { &b""[..] } else { b"/" };
-    [above, between, &name.path].concat()
+impl Listed {
+    fn read(store: &dyn Store, name: DeletedName) -> weft_store::Result<Listed> {
+        let made = store.commits(name.gone, 1)?.into_iter().find(|row| row.number == name.gone);
+        let then = if name.is_at_path { None } else { path_then(store, &name)? };
+        Ok(Listed { time: made.map(|row| row.time), then, name })
+    }
+
+    /// The path below `directory`, as a user names it.
+    fn path(&self, directory: &OsStr) -> Vec<u8> {
+        let above = directory.as_bytes();
+        let between = if above.ends_with(b":") || above.ends_with(b"/") { &b""[..] } else { b"/" };
+        [above, between, &self.name.path].concat()
+    }
+
+    fn print(&self, directory: &OsStr) {
+        let time = self.time.map_or_else(|| "an unknown time".into(), shown::time);
+        let size = if self.name.is_directory { "directory".into() } else { size::show(self.name.size) };
+        let mut line = format!("{time}  {size:>10}  @{:<8} ", self.name.last.0).into_bytes();
+        line.extend(escape(&self.path(directory)));
+        if let Some(then) = &self.then {
+            line.extend([b", as ", &escape(then)[..]].concat());
+        }
+        line.push(b'\n');
+        output::write(&line);
+    }
+
+    fn as_value(&self, directory: &OsStr) -> Value {
+        let name = &self.name;
+        let mut value = path_as_json(&self.path(directory));
+        value.insert("path_then".into(), self.then.as_ref().map(|then| String::from_utf8_lossy(then)).into());
+        value.insert("deleted".into(), self.time.map(shown::exact_time).into());
+        value.insert("deleted_by".into(), name.gone.0.into());
+        value.insert("last".into(), name.last.0.into());
+        value.insert("directory".into(), name.is_directory.into());
+        value.insert("size".into(), if name.is_directory { Value::Null } else { name.size.into() });
+        value.into()
+    }
 }
 
-fn print(directory: &OsStr, time: Option<Timestamp>, name: &DeletedName) {
-    let time = time.map_or_else(|| "an unknown time".into(), shown::time);
-    let size = if name.is_directory { "directory".into() } else { size::show(name.size) };
-    let mut line = format!("{time}  {size:>10}  @{:<8} ", name.last.0).into_bytes();
-    line.extend(escape(&path_of(directory, name)));
-    line.push(b'\n');
-    output::write(&line);
-}
-
-fn as_value(directory: &OsStr, time: Option<Timestamp>, name: &DeletedName) -> Value {
-    let mut value = path_as_json(&path_of(directory, name));
-    value.insert("deleted".into(), time.map(shown::exact_time).into());
-    value.insert("deleted_by".into(), name.gone.0.into());
-    value.insert("last".into(), name.last.0.into());
-    value.insert("directory".into(), name.is_directory.into());
-    value.insert("size".into(), if name.is_directory { Value::Null } else { name.size.into() });
-    value.into()
+/// The path that `name` had as of the last commit that has it.
+fn path_then(store: &dyn Store, name: &DeletedName) -> weft_store::Result<Option<Vec<u8>>> {
+    let Some(history) = store.history()? else { return Ok(None) };
+    let kept = Kept::new(&history, &store.pins()?, store.header()?.commit);
+    let place = Place { directory: name.directory, name: name.name.clone() };
+    Names::new(store, &kept).path(&place, name.last)
 }
