@@ -173,9 +173,9 @@ mod tests {
     fn an_answer_is_whole_or_none() {
         let whole = answer(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok\n").expect("whole");
         assert_eq!((whole.code, whole.body.as_str(), whole.is_good()), (200, "ok\n", true));
+        assert!(matches!(answer(b""), Err(Unanswered::Gone)));
         for bytes in [
-            &b""[..],
-            b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok\n",
+            &b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nok\n"[..],
             b"HTTP/1.1 200 OK\r\n\r\nok\n",
             b"HTTP/1.1 2\r\nContent-Length: 0\r\n\r\n",
             b"\xff\r\n\r\n",

@@ -168,7 +168,7 @@ impl<'a, 'o> Sender<'a, 'o> {
         };
         let from = part.from.map(|from| as_of(from.number)).transpose()?;
         let block_size = u64::from(header.options.block_size);
-        let (total, keeps_digests) = (header.counters.bytes_used, header.options.digests);
+        let (total, keeps_digests) = (header.counters.bytes_used, part.to.root.is_some());
         Ok(Sender { store, to, from, out, block_size, keeps_digests, blocks: FxHashMap::default(), total, progress })
     }
 

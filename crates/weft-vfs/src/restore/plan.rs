@@ -45,8 +45,7 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
     let mut numbers = Numbers::reserve(vfs, count, request.is_rehearsal);
     let all_new = matches!(request.target, Target::Elsewhere(_));
     let mut report = RestoreReport { then: then.commit, ..RestoreReport::default() };
-    let forgotten =
-        if vfs.store.header()?.options.digests { then.forgotten(past.rows())? } else { FxHashSet::default() };
+    let forgotten = then.forgotten(past.rows())?;
     if forgotten.contains(&place.then.0) {
         let why =
             format!("the content of {} as of commit {} was taken out of history", shown(path.names()), then.commit.0);

@@ -6,7 +6,7 @@ mod tree;
 
 use std::sync::Arc;
 use tree::{check_links, find, tree};
-use weft_store::{At, HistoryChange, HistoryFor, Moment, VolumeOptions};
+use weft_store::{At, HistoryChange, HistoryFor, Moment, Timestamp, VolumeOptions, sqlite};
 use weft_testkit::{Calls, CrashStore, Faults};
 use weft_vfs::{
     Caller, CommitNo, Effect, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, RestoreReport, RestoreRequest,
@@ -500,7 +500,12 @@ fn a_file_that_is_taken_out_of_history_is_empty_in_it() {
 
 #[test]
 fn what_was_taken_out_of_history_replaces_nothing() {
-    let volume = Volume::new();
+    // In memory no digests are kept, which tell.
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    sqlite::create(&path, &volume_options(), (0, 0), Timestamp(0)).expect("created");
+    let store = CrashStore::over(sqlite::open(&path).expect("opened").store);
+    let volume = Volume::over(store, options());
     let first = volume.sample();
     volume.put("/d/large", &[8; 2 * BLOCK]);
     volume.put("/d/small", b"other");
