@@ -12,7 +12,7 @@ TOOLS := target/tools
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount bench-users count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
+.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -85,6 +85,10 @@ peers:
 ## bench-digests what kept digests cost and give (DIR=where to work)
 bench-digests: build
 	tests/digest-rates $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-history what history costs and gives, both engines (DIR=where to work; as root)
+bench-history: build
+	tests/bench-history $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench-nfs  compare a volume over NFS with NFS-Ganesha and nfsd (DIR=where to work, CONNECTATHON=its sources)
 bench-nfs: build
