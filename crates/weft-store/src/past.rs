@@ -7,9 +7,11 @@
 
 mod at;
 mod difference;
+mod kept;
 mod moment;
 
 pub use at::{At, PastFilter};
+pub use kept::KeptCommits;
 pub(crate) use moment::Rfc3339;
 pub use moment::{InvalidMoment, Moment};
 

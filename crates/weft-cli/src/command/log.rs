@@ -1,10 +1,8 @@
 //! `weft log`.
 
 mod changes;
-mod kept;
 mod names;
 
-pub(super) use kept::Kept;
 pub(super) use names::{Names, Place};
 
 use super::subject::Subject;

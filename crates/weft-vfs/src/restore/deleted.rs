@@ -75,9 +75,9 @@ pub fn deleted_names(store: &dyn Store, path: &[u8], limit: usize) -> Restoring<
         Some(_) => return refused(format!("{} is not a directory", shown(path.names()))),
     };
     let search = Search::begin(store)?;
-    let now = Rows::new(store, search.last);
+    let now = Rows::new(store, search.kept.last());
     let row = Rows::new(store, then).existing(top)?;
-    let is_present = then == search.last;
+    let is_present = then == search.kept.last();
     if !is_present && is_alive(now, &row)? {
         return refused(format!("{} was moved; name it by the path that it has now", shown(path.names())));
     }
@@ -165,11 +165,11 @@ impl Finder<'_> {
     fn look_into(&mut self, directory: &Directory) -> Restoring<()> {
         let mut seen = FxHashSet::default();
         let mut later = None;
-        let mut until = self.search.last.next();
+        let mut until = self.search.kept.last().next();
         if directory.gone.is_none() {
             self.add_present_directories(directory)?;
             if let Some((_, since)) = self.now.inode(directory.ino)? {
-                later = self.search.first_kept(&(since..until));
+                later = self.search.kept.first_of(&(since..until));
                 until = since;
             }
         }
@@ -203,7 +203,7 @@ impl Finder<'_> {
         later: Option<CommitNo>,
         seen: &mut FxHashSet<Name>,
     ) -> Restoring<Option<CommitNo>> {
-        let (Some(first), Some(last)) = (self.search.first_kept(held), self.search.last_kept(held)) else {
+        let (Some(first), Some(last)) = (self.search.kept.first_of(held), self.search.kept.last_of(held)) else {
             return Ok(None);
         };
         let then = Rows::new(self.store, last);
@@ -277,7 +277,7 @@ impl Finder<'_> {
 
     /// True if the inode whose row was `then` still had a name once `gone` was made: it was moved.
     fn is_alive_after(&self, gone: CommitNo, then: &InodeRow) -> Restoring<bool> {
-        match self.search.first_kept(&(gone..self.search.last.next())) {
+        match self.search.kept.first_of(&(gone..self.search.kept.last().next())) {
             Some(after) => is_alive(Rows::new(self.store, after), then),
             None => Ok(false),
         }

@@ -6,7 +6,7 @@ use super::{Restoring, refused};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use weft_store::{CommitNo, Cookie, Ino, Kind, Name, Store, no_history};
+use weft_store::{CommitNo, Cookie, Ino, KeptCommits, Kind, Name, Store, no_history};
 
 /// Versions of a directory that are read at once.
 const VERSIONS_READ: usize = 256;
@@ -95,49 +95,29 @@ pub(super) fn last_with(store: &dyn Store, path: &VolumePath) -> Restoring<Commi
 /// What is kept of the past of a volume, to be searched.
 pub(super) struct Search<'a> {
     store: &'a dyn Store,
-    pub(super) last: CommitNo,
-    first: CommitNo,
-    /// Kept commits before that.
-    pins: Vec<CommitNo>,
+    pub(super) kept: KeptCommits,
     looked_at: usize,
 }
 
 impl<'a> Search<'a> {
     /// Begins to search `store`. Refused if it keeps no history.
     pub(super) fn begin(store: &'a dyn Store) -> Restoring<Search<'a>> {
-        let first = store.history()?.ok_or_else(no_history)?.first;
-        let pins = store.pins()?.into_iter().map(|pin| pin.commit).collect();
-        Ok(Search { store, last: store.header()?.commit, first, pins, looked_at: 0 })
+        let kept = KeptCommits::of(store)?.ok_or_else(no_history)?;
+        Ok(Search { store, kept, looked_at: 0 })
     }
 
     /// All commits.
     fn all(&self) -> Range<CommitNo> {
-        CommitNo(0)..self.last.next()
-    }
-
-    /// The first kept commit of `held`.
-    pub(super) fn first_kept(&self, held: &Range<CommitNo>) -> Option<CommitNo> {
-        let pinned = self.pins.iter().filter(|pin| held.contains(pin)).min().copied();
-        let dense = Some(held.start.max(self.first)).filter(|first| held.contains(first));
-        pinned.into_iter().chain(dense).min()
-    }
-
-    /// The last kept commit of `held`.
-    pub(super) fn last_kept(&self, held: &Range<CommitNo>) -> Option<CommitNo> {
-        let last = CommitNo(held.end.0.checked_sub(1)?);
-        if last >= self.first && last >= held.start {
-            return Some(last);
-        }
-        self.pins.iter().filter(|pin| held.contains(pin)).max().copied()
+        CommitNo(0)..self.kept.last().next()
     }
 
     /// The last kept commit in `within` as of which `path` leads somewhere from `directory`, which
     /// is there all that time or has no rows.
     fn find(&mut self, directory: Ino, path: &[Name], within: Range<CommitNo>) -> Restoring<Option<CommitNo>> {
-        let Some((name, rest)) = path.split_first() else { return Ok(self.last_kept(&within)) };
+        let Some((name, rest)) = path.split_first() else { return Ok(self.kept.last_of(&within)) };
         // The present version is not among those that were replaced.
         let mut until = within.end;
-        if let Some(last) = self.last_kept(&within)
+        if let Some(last) = self.kept.last_of(&within)
             && let Some((_, since)) = Rows::new(self.store, last).inode(directory)?
         {
             let held = since.max(within.start)..within.end;
@@ -174,7 +154,7 @@ impl<'a> Search<'a> {
         if self.looked_at > VERSIONS_MAX {
             return refused("it changed too often since it was there; name a moment with --at".into());
         }
-        let Some(last) = self.last_kept(held) else { return Ok(None) };
+        let Some(last) = self.kept.last_of(held) else { return Ok(None) };
         match Rows::new(self.store, last).name(directory, name)? {
             Some(_) if rest.is_empty() => Ok(Some(last)),
             Some(entry) if entry.kind == Kind::Directory => self.find(entry.ino, rest, held.clone()),
@@ -206,7 +186,7 @@ impl Search<'_> {
             if self.looked_at > VERSIONS_MAX {
                 return refused("the directories on the way have changed too often".into());
             }
-            let Some(last) = self.last_kept(&held) else { continue };
+            let Some(last) = self.kept.last_of(&held) else { continue };
             match Rows::new(self.store, last).name(directory, name)? {
                 Some(entry) if rest.is_empty() && entry.kind == Kind::File => drop(files.insert(entry.ino)),
                 Some(entry) if entry.kind == Kind::Directory => self.collect(entry.ino, rest, &held, files)?,
@@ -219,8 +199,8 @@ impl Search<'_> {
     /// The times in `within` in each of which the entries of `directory` did not change.
     fn times_of(&self, directory: Ino, within: &Range<CommitNo>) -> Restoring<Vec<Range<CommitNo>>> {
         let (mut times, mut until) = (Vec::new(), within.end);
-        if let Some((_, since)) = Rows::new(self.store, self.last).inode(directory)? {
-            times.push(since..self.last.next());
+        if let Some((_, since)) = Rows::new(self.store, self.kept.last()).inode(directory)? {
+            times.push(since..self.kept.last().next());
         }
         loop {
             let versions = self.store.versions(directory, until, VERSIONS_READ)?;

@@ -3,7 +3,6 @@
 //! An inode is followed, not a name: each change tells the path that it had then.
 
 use super::Since;
-use super::kept::Kept;
 use super::names::{Known, Names, Place};
 use crate::command::subject::Subject;
 use crate::shown;
@@ -11,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::ops::Range;
 use weft_digest::{Digest, hex};
-use weft_store::{CommitNo, CommitRow, Ino, InodeRow, Name, OpenOptions, Store};
+use weft_store::{CommitNo, CommitRow, Ino, InodeRow, KeptCommits, Name, OpenOptions, Store};
 
 /// Versions that are read at once.
 const READ_TOGETHER: usize = 256;
@@ -63,11 +62,10 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
     let context = || format!("cannot read volume {}", subject.location);
     let opened = subject.location.engine().open_beside(OpenOptions::default()).with_context(context)?;
     let store = &*opened.store;
-    let Some(history) = store.history().with_context(context)? else {
+    let Some(kept) = KeptCommits::of(store).with_context(context)? else {
         bail!("volume {} keeps no history; 'weft history set' begins one", subject.location)
     };
     let (ino, place) = inode(subject, store)?;
-    let kept = Kept::new(&history, &store.pins()?, store.header()?.commit);
     let place = place.map(|place| Known { place, commit: kept.last() });
     let names = Names::new(store, &kept);
     let mut listing = Listing { store, kept: &kept, names, place, since, limit: limit.unwrap_or(usize::MAX) };
@@ -87,7 +85,7 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
 /// A listing of versions of an inode.
 struct Listing<'a> {
     store: &'a dyn Store,
-    kept: &'a Kept,
+    kept: &'a KeptCommits,
     names: Names<'a>,
     /// The earliest name that is known of it.
     place: Option<Known>,
@@ -149,10 +147,7 @@ impl Listing<'_> {
     fn path(&mut self, version: &Version) -> weft_store::Result<Option<Vec<u8>>> {
         let Some(commit) = self.kept.first_of(&version.held) else { return Ok(None) };
         self.look_back(version.row.ino, commit)?;
-        match self.place.as_ref().filter(|known| known.commit == commit) {
-            Some(known) => self.names.path(&known.place, commit),
-            None => Ok(None),
-        }
+        self.path_at(commit)
     }
 
     /// The path that `before` had in the end, if it was renamed then.
@@ -161,6 +156,11 @@ impl Listing<'_> {
         if !self.look_back(before.row.ino, commit)? {
             return Ok(None);
         }
+        self.path_at(commit)
+    }
+
+    /// The path as of `commit`, if that is the one as of which the name is known.
+    fn path_at(&mut self, commit: CommitNo) -> weft_store::Result<Option<Vec<u8>>> {
         match self.place.as_ref().filter(|known| known.commit == commit) {
             Some(known) => self.names.path(&known.place, commit),
             None => Ok(None),

@@ -4,9 +4,8 @@
 //! had at a later one, which a look by key tells. Where it is not, the commit that gave the name is
 //! found by halving, and the name before among those that this commit took away.
 
-use super::kept::Kept;
 use std::collections::HashMap;
-use weft_store::{CommitNo, Ino, Kind, Name, Result, Store};
+use weft_store::{CommitNo, Ino, KeptCommits, Kind, Name, Result, Store};
 
 /// Inodes of one commit among which a directory is looked for that an inode was moved from.
 const CHANGED_MAX: usize = 4096;
@@ -41,13 +40,13 @@ pub(super) struct Earlier {
 /// A look back at names.
 pub(in crate::command) struct Names<'a> {
     store: &'a dyn Store,
-    kept: &'a Kept,
+    kept: &'a KeptCommits,
     /// The earliest known names of directories.
     directories: HashMap<Ino, Known>,
 }
 
 impl<'a> Names<'a> {
-    pub(in crate::command) fn new(store: &'a dyn Store, kept: &'a Kept) -> Names<'a> {
+    pub(in crate::command) fn new(store: &'a dyn Store, kept: &'a KeptCommits) -> Names<'a> {
         Names { store, kept, directories: HashMap::new() }
     }
 

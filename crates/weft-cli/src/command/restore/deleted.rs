@@ -2,7 +2,7 @@
 
 use super::named;
 use crate::command::digest::list::escape;
-use crate::command::log::{Kept, Names, Place};
+use crate::command::log::{Names, Place};
 use crate::command::subject::Subject;
 use crate::command::transfer::path_as_json;
 use crate::{output, shown, size};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use weft_store::{OpenOptions, Store, Timestamp};
+use weft_store::{KeptCommits, OpenOptions, Store, Timestamp};
 use weft_vfs::{DeletedName, DeletedNames, deleted_names};
 
 /// Lists the names, those that were deleted last first.
@@ -88,8 +88,7 @@ impl Listed {
 
 /// The path that `name` had as of the last commit that has it.
 fn path_then(store: &dyn Store, name: &DeletedName) -> weft_store::Result<Option<Vec<u8>>> {
-    let Some(history) = store.history()? else { return Ok(None) };
-    let kept = Kept::new(&history, &store.pins()?, store.header()?.commit);
+    let Some(kept) = KeptCommits::of(store)? else { return Ok(None) };
     let place = Place { directory: name.directory, name: name.name.clone() };
     Names::new(store, &kept).path(&place, name.last)
 }
