@@ -390,7 +390,7 @@ pub struct Digest {
     /// Read all content, also where digests are kept
     #[arg(long)]
     pub read: bool,
-    /// What it was at this moment, as of 'weft mount'; with VOLUME:PATH or a path in a mounted
+    /// Digests as of this moment, as of 'weft mount'; with VOLUME:PATH or a path in a mounted
     /// volume, there now or not
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true, conflicts_with_all = ["tree", "check"])]
     pub at: Option<Moment>,

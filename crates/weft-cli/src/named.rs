@@ -36,12 +36,18 @@ pub fn in_volume(named: &OsStr) -> Option<(&OsStr, &OsStr)> {
 pub fn volume_and_path(named: &OsStr) -> Option<(&Path, &OsStr)> {
     let (volume, path) = in_volume(named)?;
     let volume = Path::new(volume);
-    let is_address = Location::parse(volume).is_ok_and(|location| location.path().is_none());
-    let is_volume = is_address || mounted::is_mount_point(volume) || weft_store::sqlite::is_volume(volume);
     // What begins like a path, or in a mount, and is no volume lies there, or nowhere.
-    let is_path = named.as_bytes().first().is_some_and(|first| b"/.".contains(first))
-        || mounted::InMount::find(Path::new(named)).is_ok_and(|place| place.is_some());
-    (is_volume || !is_path).then_some((volume, path))
+    let is_path = || {
+        named.as_bytes().first().is_some_and(|first| b"/.".contains(first))
+            || mounted::InMount::find(Path::new(named)).is_ok_and(|place| place.is_some())
+    };
+    (is_volume(volume) || !is_path()).then_some((volume, path))
+}
+
+/// True if `named` names a volume: its address, itself, or its mount point.
+pub fn is_volume(named: &Path) -> bool {
+    let is_address = Location::parse(named).is_ok_and(|location| location.path().is_none());
+    is_address || mounted::is_mount_point(named) || weft_store::sqlite::is_volume(named)
 }
 
 /// Splits `VOLUME@MOMENT` into the volume and the text of the moment; all of `named` is the volume

@@ -28,7 +28,8 @@ pub struct Undelete {
     /// List names that were deleted below this directory, there now or not, and can still be had:
     /// when, how large, the last commit that has it, the path
     ///
-    /// What was moved, or has another hard link, is not listed, nor what is there again.
+    /// Files that were moved, or have another hard link, are not listed, nor names that are there
+    /// again.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["path", "at", "parents", "dry_run"])]
     pub list: Option<OsString>,
     /// List so many at most, those that were deleted last

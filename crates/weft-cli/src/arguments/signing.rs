@@ -73,7 +73,7 @@ pub struct Verify {
     /// Read all of its content, instead of trusting the digests that it keeps
     #[arg(long, requires = "volume")]
     pub read: bool,
-    /// What the volume held at this moment, as of 'weft mount', also while it is mounted
+    /// Compare with the volume as of this moment, as of 'weft mount', also while it is mounted
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true, requires = "volume")]
     pub at: Option<Moment>,
 }

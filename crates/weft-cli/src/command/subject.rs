@@ -3,7 +3,7 @@
 use super::sync;
 use super::transfer::{CHUNK_BYTES, Place, names};
 use crate::mounted::{self, InMount, volume_named};
-use crate::named::volume_and_path;
+use crate::named::{is_volume, volume_and_path};
 use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
@@ -31,8 +31,7 @@ impl Subject {
             let location = volume_named(volume)?;
             return Ok(Some(Subject { location, named: volume.into(), path: path.as_bytes().to_vec() }));
         }
-        let is_address = Location::parse(named).is_ok_and(|location| location.path().is_none());
-        if is_address || mounted::is_mount_point(named) || weft_store::sqlite::is_volume(named) {
+        if is_volume(named) {
             return Ok(None);
         }
         let Some(place) = InMount::find(named)? else { return Ok(None) };
