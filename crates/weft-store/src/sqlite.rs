@@ -36,6 +36,7 @@ mod missing;
 mod names;
 mod network;
 mod open;
+mod pages;
 mod proof;
 mod put;
 mod read;

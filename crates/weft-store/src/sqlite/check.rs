@@ -99,7 +99,6 @@ pub fn check(path: &Path, options: CheckOptions, progress: &mut dyn FnMut(Progre
     if let Err(Error::Lost(what)) = alone.refuse_foreign(&connection, &layout) {
         return Ok(vec![damage(what)]);
     }
-    let list = list.map_or(FreePages::AsFound, FreePages::Damaged);
     check_rows(connection, layout, options, (None, list), progress)
 }
 
@@ -121,11 +120,12 @@ fn check_read_only(layout: &Layout, options: CheckOptions, progress: &mut dyn Fn
     if let Some(refusal) = lost_wal::refusal(layout, &reading.layout)? {
         return Ok(vec![damage(refusal.to_string())]);
     }
+    let free_pages = free_pages::look(&reading.layout)?;
     let connection = match reading.connect(64) {
         Err(Error::Corrupt(what)) => return Ok(vec![damage(what)]),
         connected => connected?,
     };
-    check_rows(connection, reading.layout.clone(), options, (None, FreePages::AsFound), progress)
+    check_rows(connection, reading.layout.clone(), options, (None, free_pages), progress)
 }
 
 /// The parts of a volume that a copy of its rows lacks.
@@ -148,7 +148,7 @@ pub(crate) fn check_copy(
     let layout = Layout::find(path)?;
     let connection = connect(&layout.database, 64)?;
     let options = CheckOptions { repair, read_data: false };
-    check_rows(connection, layout, options, (Some(elsewhere), FreePages::AsFound), progress)
+    check_rows(connection, layout, options, (Some(elsewhere), FreePages::AsFound(None)), progress)
 }
 
 fn check_rows(
@@ -159,6 +159,14 @@ fn check_rows(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Vec<Finding>> {
     connection.execute_batch(BEGIN).map_err(failed)?;
+    // Before anything changes.
+    let untold = match &free_pages {
+        FreePages::AsFound(Some(free)) => match free_pages::untold(&connection, free) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => Vec::new(),
+            untold => untold?,
+        },
+        _ => Vec::new(),
+    };
     let (mut options, mut shaped, mut is_of_one_moment, mut is_mended) = (options, Vec::new(), true, false);
     // A copy has tables of its own, and no log.
     if elsewhere.is_none() {
@@ -180,6 +188,7 @@ fn check_rows(
         options,
         elsewhere,
         free_pages,
+        untold,
         is_of_one_moment,
         is_mended,
         is_damaged: false,
@@ -213,6 +222,8 @@ struct Checker<'a> {
     /// The parts that are not here, if these rows are a copy.
     elsewhere: Option<Elsewhere<'a>>,
     free_pages: FreePages,
+    /// Complaints of pages that SQLite may leave out.
+    untold: Vec<String>,
     /// True if the database and the intent log belong together.
     is_of_one_moment: bool,
     /// True if the schema was put right. A commit of its own follows, so that no write-ahead log
@@ -302,7 +313,9 @@ impl Checker<'_> {
     /// SQLite's own invariants. False if they do not hold: nothing said of the rows would be worth
     /// much.
     fn database(&mut self) -> Result<bool> {
-        let damaged = integrity::complaints(&self.connection)?;
+        let mut damaged = integrity::complaints(&self.connection)?;
+        let untold = std::mem::take(&mut self.untold);
+        damaged.extend(untold.into_iter().filter(|line| !damaged.contains(line)).collect::<Vec<_>>());
         if self.are_free_pages_damaged(&damaged)? {
             return Ok(false);
         }

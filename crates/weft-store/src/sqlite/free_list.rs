@@ -11,14 +11,12 @@
 //! says nothing. While the log is copied there is none, since of pages that were not synced any may
 //! reach the disk.
 
+use super::pages::{Committed, HEADER_BYTES, PageSet, word};
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-
-/// Bytes of the header of a database.
-const HEADER_BYTES: usize = 100;
 
 /// Offset of the seal in the header: the count of changes, and the start of a digest.
 const SEAL_AT: usize = 72;
@@ -31,12 +29,10 @@ const DIGEST_BYTES: usize = SEAL_BYTES - 4;
 struct List {
     /// All of it, one page after another.
     bytes: Vec<u8>,
+    /// The pages of it.
+    pages: PageSet,
     /// The reason that it cannot be right, if so.
     wrong: Option<String>,
-}
-
-fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 /// The header of the database `file`, where the seal lies.
@@ -56,31 +52,19 @@ fn seal_of(header: &[u8], list: &List) -> [u8; SEAL_BYTES] {
 
 impl List {
     /// Reads the list (file format, 1.5), as far as it can be one.
-    fn read(file: &File, header: &[u8]) -> io::Result<List> {
-        let page_bytes = match u16::from_be_bytes([header[16], header[17]]) {
-            1 => 65536,
-            bytes => usize::from(bytes).max(512),
-        };
-        let pages = file.metadata()?.len() / page_bytes as u64;
-        let entries_max = ((page_bytes - usize::from(header[20])) / 4).saturating_sub(2);
-        let (mut next, count) = (word(header, 32), word(header, 36));
-        let mut list = List { bytes: header[32..40].to_vec(), wrong: None };
-        let mut seen = vec![0_u8; usize::try_from(pages / 8 + 1).unwrap_or(usize::MAX)];
-        let mut is_new = |page: u32| {
-            let (at, bit) = (page as usize / 8, 1 << (page % 8));
-            let is_new = page > 1 && u64::from(page) <= pages && seen[at] & bit == 0;
-            if is_new {
-                seen[at] |= bit;
-            }
-            is_new
-        };
-        let (mut page, mut found) = (vec![0; page_bytes], 0);
+    fn read(pages: &Committed<'_>) -> io::Result<List> {
+        let mut page = vec![0; pages.page_bytes()];
+        pages.read(1, &mut page)?;
+        let entries_max = ((pages.page_bytes() - usize::from(page[20])) / 4).saturating_sub(2);
+        let (mut next, count) = (word(&page, 32), word(&page, 36));
+        let mut list = List { bytes: page[32..40].to_vec(), pages: PageSet::new(pages.last()), wrong: None };
+        let mut found = 0;
         while next != 0 {
-            if !is_new(next) {
+            if next == 1 || !list.pages.insert(next) {
                 list.wrong = Some(format!("page {next} cannot be part of it"));
                 return Ok(list);
             }
-            file.read_exact_at(&mut page, u64::from(next - 1) * page_bytes as u64)?;
+            pages.read(next, &mut page)?;
             let entries = word(&page, 4) as usize;
             if entries > entries_max {
                 list.wrong = Some(format!("page {next} names too many pages"));
@@ -88,9 +72,9 @@ impl List {
             }
             list.bytes.extend_from_slice(&page[..8 + 4 * entries]);
             for at in (8..8 + 4 * entries).step_by(4) {
-                if !is_new(word(&page, at)) {
-                    let what =
-                        format!("page {next} names page {}, which is beyond the end or free twice", word(&page, at));
+                let named = word(&page, at);
+                if named == 1 || !list.pages.insert(named) {
+                    let what = format!("page {next} names page {named}, which is beyond the end or free twice");
                     list.wrong = list.wrong.or(Some(what));
                 }
             }
@@ -104,6 +88,11 @@ impl List {
     }
 }
 
+/// The pages of the list as `pages` has it, as far as it can be one.
+pub(super) fn free(pages: &Committed<'_>) -> io::Result<PageSet> {
+    Ok(List::read(pages)?.pages)
+}
+
 /// Returns the reason that the list of free pages in the database `file` is not as it was left, if
 /// that can be told. The list is between two states if pages wait in the write-ahead log
 /// (`is_copied` is false), and then only a seal counts.
@@ -114,7 +103,7 @@ fn look(file: &File, is_copied: bool) -> io::Result<Option<String>> {
     if !is_sealed && !is_copied {
         return Ok(None);
     }
-    let list = List::read(file, &header)?;
+    let list = List::read(&Committed::alone(file)?)?;
     let is_other = is_sealed && seal != seal_of(&header, &list);
     Ok(match list.wrong {
         Some(wrong) if is_other || !is_sealed => Some(wrong),
@@ -148,7 +137,7 @@ pub(super) fn line(database: &Path, wrong: Option<&str>) -> String {
 /// Seals the list in `file`, which has all that was committed. One that cannot be right is not.
 pub(super) fn seal(file: &File) -> io::Result<()> {
     let header = header(file)?;
-    let list = List::read(file, &header)?;
+    let list = List::read(&Committed::alone(file)?)?;
     if list.wrong.is_some() {
         return Ok(());
     }

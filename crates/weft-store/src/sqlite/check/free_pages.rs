@@ -5,7 +5,7 @@
 //! then, and a page whose pointer was lost looks like one that the list lost. So it runs only where
 //! the list is wrong, and where a copy that was made in the same way lacks nothing.
 
-use super::integrity::{ADVICE, is_of_an_index, lines};
+use super::integrity::{ADVICE, COMPLAINTS_MAX, is_of_an_index, lines};
 use super::{Checker, check_rows, connect, failed};
 use crate::error::{Error, Result};
 use crate::files;
@@ -13,14 +13,19 @@ use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
 use crate::sqlite::free_list;
 use crate::sqlite::held::Held;
 use crate::sqlite::layout::Layout;
+use crate::sqlite::pages::{Committed, PageSet};
+use crate::sqlite::wal::Wal;
 use rusqlite::Connection;
 use tempfile::TempDir;
+
+/// The byte of a database that SQLite locks, on a page that it never uses (file format, 1.4).
+const LOCKED_AT: u32 = 1 << 30;
 
 /// The state of the list of free pages.
 #[derive(Debug)]
 pub(super) enum FreePages {
-    /// Nothing was found that SQLite would not tell.
-    AsFound,
+    /// Nothing was found that SQLite would not tell. These are free, if that was looked at.
+    AsFound(Option<PageSet>),
     /// It is not as it was left, as this says.
     Damaged(String),
     /// It is all that SQLite complains of, or that follows from it.
@@ -39,17 +44,48 @@ pub(super) struct Complaints {
 
 /// Looks at the list of free pages of the volume of `layout`. Before anything else opens the
 /// database: closing a file drops all locks of the process on it.
-pub(super) fn look(layout: &Layout) -> Result<Option<String>> {
+pub(super) fn look(layout: &Layout) -> Result<FreePages> {
     let database = &layout.database;
-    let opened = files::open(files::options().read(true), database);
-    let file = opened.map_err(|source| Error::Io { what: "cannot open", path: database.clone(), source })?;
+    let io = |what| move |source| Error::Io { what, path: database.clone(), source };
+    let file = files::open(files::options().read(true), database).map_err(io("cannot open"))?;
+    let wal = Wal::look(database)?;
     let is_copied = layout.wal().metadata().map_or(true, |wal| wal.len() == 0);
-    free_list::wrong(&file, database, is_copied)
+    if let Some(wrong) = free_list::wrong(&file, database, is_copied)? {
+        return Ok(FreePages::Damaged(wrong));
+    }
+    let alone = Committed::alone(&file).map_err(io("cannot read"))?;
+    let pages = match &wal {
+        Some(wal) => alone.with(wal)?,
+        None => alone,
+    };
+    Ok(FreePages::AsFound(Some(free_list::free(&pages).map_err(io("cannot read"))?)))
 }
 
 /// True if a complaint of SQLite is of a page that nothing leads to (`sqlite3BtreeIntegrityCheck`).
 fn is_of_an_orphan(complaint: &str) -> bool {
     complaint.starts_with("Page ") && complaint.ends_with(": never used")
+}
+
+/// Returns what SQLite complains of in pages that neither a tree nor the list of `free` ones leads
+/// to, or both, in its words. It does not look at them, nor at the list, where a view or a virtual
+/// table comes first among its tables, as its hash tables go: a root page of 0 in that place asks
+/// for a check of parts (`sqlite3BtreeIntegrityCheck`).
+pub(super) fn untold(connection: &Connection, free: &PageSet) -> Result<Vec<String>> {
+    let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), (), |row| row.get::<_, u32>(0));
+    let (page_bytes, last) = (number("page_size").map_err(failed)?, number("page_count").map_err(failed)?);
+    let mut used = PageSet::new(last);
+    let mut statement = connection.prepare("SELECT pageno FROM dbstat").map_err(failed)?;
+    let mut rows = statement.query(()).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        used.insert(row.get(0).map_err(failed)?);
+    }
+    let lock = LOCKED_AT / page_bytes + 1;
+    let wrong = (1..=last).filter_map(|page| match (used.has(page), free.has(page)) {
+        (true, true) => Some(format!("Freelist: 2nd reference to page {page}")),
+        (false, false) if page != lock => Some(format!("Page {page}: never used")),
+        _ => None,
+    });
+    Ok(wrong.take(COMPLAINTS_MAX).collect())
 }
 
 /// True if a complaint of SQLite is of the list of free pages, or of pages that are met twice, as
@@ -86,7 +122,7 @@ impl Checker<'_> {
     pub(super) fn are_free_pages_damaged(&mut self, complaints: &[String]) -> Result<bool> {
         let list = match &self.free_pages {
             FreePages::Damaged(told) => Some(told.clone()),
-            FreePages::AsFound => None,
+            FreePages::AsFound(_) => None,
             FreePages::Suspect(_) | FreePages::Rebuilt => return Ok(false),
         };
         let is_of_free_pages = |complaint: &str| is_of_the_list(complaint) || is_of_an_orphan(complaint);

@@ -8,6 +8,9 @@ use rusqlite::Connection;
 /// The way out where SQLite cannot read its trees.
 pub(super) const ADVICE: &str = Error::MALFORMED_ADVICE;
 
+/// Complaints that are looked for.
+pub(super) const COMPLAINTS_MAX: usize = 100;
+
 /// Complaints that are reported; the rest are counted.
 const TOLD_MAX: usize = 10;
 
@@ -18,7 +21,7 @@ const OF_AN_INDEX: [&str; 3] = [" missing from index ", "wrong # of entries in i
 /// Returns the damage that SQLite finds; nothing if all is whole. A row of its answer may hold
 /// several lines.
 pub(super) fn complaints(connection: &Connection) -> Result<Vec<String>> {
-    let mut statement = connection.prepare("PRAGMA integrity_check(100)").map_err(failed)?;
+    let mut statement = connection.prepare(&format!("PRAGMA integrity_check({COMPLAINTS_MAX})")).map_err(failed)?;
     let rows = statement.query_map((), |row| row.get::<_, String>(0)).map_err(failed)?;
     let rows = rows.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?;
     let lines = rows.iter().flat_map(|row| row.lines());
