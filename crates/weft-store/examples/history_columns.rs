@@ -28,7 +28,9 @@ fn main() -> Result<()> {
     let directory = tempfile::tempdir_in(place).expect("a directory");
     let with = open(&directory.path().join("with"))?;
     let without = open(&directory.path().join("without"))?;
-    without.execute_batch("DROP VIEW files")?;
+    for view in ["files", "files_at", "history", "name_versions", "commit_list", "snapshots"] {
+        without.execute_batch(&format!("DROP VIEW IF EXISTS {view}"))?;
+    }
     for (table, _, columns) in TABLES {
         for column in columns {
             without.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {column}"))?;

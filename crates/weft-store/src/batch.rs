@@ -46,6 +46,11 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// True if it sets the rule by which history is kept.
+    pub(crate) fn sets_history(&self) -> bool {
+        self.history.iter().any(|change| matches!(change, HistoryChange::Keep(..)))
+    }
+
     /// Fails if its tree, whose digest is `root`, is not the one that was expected.
     pub(crate) fn refuse_other_tree(&self, root: Option<&Digest>) -> Result<()> {
         match (self.expected_root.as_ref(), root) {

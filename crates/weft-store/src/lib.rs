@@ -38,6 +38,7 @@ mod tables;
 mod upgrade;
 pub mod user;
 mod uuid;
+mod views;
 mod waiting;
 
 pub use batch::{Batch, Counters, ExtentChange, InodeChange, NameChange, NewBlock, XattrChange};

@@ -12,6 +12,7 @@ mod pooler;
 mod proxy;
 mod rows;
 mod run;
+mod tree;
 
 pub use cluster::{Client, Cluster};
 pub use compare::compare;
@@ -24,3 +25,4 @@ pub use pooler::Pooler;
 pub use proxy::{Break, Proxy};
 pub use rows::check_rows;
 pub use run::{BLOCK_BYTES, Driver, Means};
+pub use tree::escaped;

@@ -98,6 +98,19 @@ impl Driver {
         self.kept = Some(BTreeMap::new());
     }
 
+    /// The commits that were noted, ascending.
+    pub(crate) fn kept_commits(&self) -> Vec<CommitNo> {
+        self.kept.iter().flat_map(|kept| kept.keys().copied()).collect()
+    }
+
+    pub(crate) fn store(&self) -> Arc<CrashStore> {
+        self.store.clone()
+    }
+
+    pub(crate) fn clock(&self) -> Arc<ManualClock> {
+        self.clock.clone()
+    }
+
     /// Notes what the last commit is to show from now on.
     fn note_commit(&mut self) -> Result<(), String> {
         let faults = self.store.set_faults(Faults::NONE);

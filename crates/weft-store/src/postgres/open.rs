@@ -179,6 +179,8 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
         // An engine that has no such setting needs none.
         let _ = connection.run(what, statement);
     }
+    // People alone need them.
+    let _ = schema::make_views(&mut connection, None);
     Ok(())
 }
 

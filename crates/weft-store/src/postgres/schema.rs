@@ -6,7 +6,11 @@
 //! is not distributed.) There are no foreign keys, no triggers, no sequences: ids come from the one
 //! daemon that holds the volume.
 
+use super::connection::Connection;
+use super::rights;
+use crate::error::Result;
 use crate::tables::{self, Dialect};
+use crate::views;
 
 /// The files with their paths.
 const FILES: &str = "CREATE VIEW files AS
@@ -33,6 +37,18 @@ FROM tree JOIN fileatt ON fileatt.ino = tree.ino";
 /// Returns the statements that make a new volume's tables, indices and view, each alone.
 pub(super) fn statements() -> Vec<String> {
     tables::statements(Dialect::Postgres).into_iter().chain([FILES.to_owned()]).collect()
+}
+
+/// Makes the views of the past where they are not there yet, in a transaction of its own, as
+/// property of the volume's `owner` if that is another role. An error is none of the volume's: the
+/// role may lack the right, and an engine the features.
+pub(super) fn make_views(connection: &mut Connection, owner: Option<&str>) -> Result<()> {
+    let made = views::statements(Dialect::Postgres);
+    let made = made.into_iter().flat_map(|(name, statement)| [statement, rights::revoke(name)]);
+    // Somebody may be reading by them for long.
+    let brief = ["SET LOCAL lock_timeout = '2s'".to_owned()];
+    let statements = brief.into_iter().chain(rights::made_by(owner, made)).collect::<Vec<_>>();
+    connection.run("cannot make the views of the past", &statements.join(";\n"))
 }
 
 /// Statements that make PostgreSQL store rows better, and that other engines may refuse: each is

@@ -10,6 +10,7 @@ use super::rights;
 use crate::error::Result;
 use crate::shape::{Misfit, Weight, differing, quoted, refuse};
 use crate::tables::{self, Dialect, Made, is_of_versions};
+use crate::views;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Row;
 
@@ -161,12 +162,12 @@ fn relations(catalog: &Catalog, tables: &BTreeMap<String, Made>, misfits: &mut V
     for row in &catalog.relations {
         let (name, kind): (String, String) = (get(row, 0)?, get(row, 1)?);
         let public: String = get(row, 3)?;
-        if !public.is_empty() && (name == "files" || is_ours(&name, tables)) {
+        if !public.is_empty() && (views::is_ours(&name) || is_ours(&name, tables)) {
             let what = format!("every role of the server may {public} rows of {name}, if it may use the schema");
             misfits.push(Misfit::new(Weight::Note, what, Some(rights::revoke(&quoted(&name)))));
         }
         if !is_ours(&name, tables) {
-            if name != "files" {
+            if kind != "v" || !views::is_ours(&name) {
                 misfits.push(Misfit::new(Weight::Note, format!("the table or view {name} is none of Weft's"), None));
             }
             continue;

@@ -32,6 +32,7 @@ pub(super) use writer::{Opened, Writer};
 
 use super::PostgresStore;
 use super::sending::{Sending, Table};
+use super::{rights, schema};
 use crate::batch::{Batch, NewBlock};
 use crate::error::Result;
 use crate::row::{BlockId, BlockRef, Ino};
@@ -102,6 +103,11 @@ impl Transaction for PostgresTransaction<'_> {
         writer.last = Some(commit);
         writer.fresh = Ino(batch.counters.next_id);
         writer.keep_tables(touched, empty);
+        if batch.sets_history() {
+            let owner = rights::other_owner(writer.connection());
+            // People alone need them.
+            let _ = schema::make_views(writer.connection(), owner.as_deref());
+        }
         Ok(())
     }
 }

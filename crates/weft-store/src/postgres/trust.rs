@@ -15,6 +15,7 @@ use super::own::PREFIX;
 use super::read::get;
 use crate::error::{Error, Result};
 use crate::tables::{self, Dialect};
+use crate::views;
 use tokio_postgres::error::SqlState;
 
 const WHAT: &str = "cannot look at who may use the schema";
@@ -120,7 +121,7 @@ const RUN: &str = concat!(
      UNION ALL SELECT 'partition', i.inhrelid::regclass::text, t.name FROM theirs t \
      JOIN pg_inherits i ON i.inhparent = t.oid \
      UNION ALL SELECT 'view', c.relname::text, '' FROM us JOIN pg_class c ON c.relnamespace = us.schema \
-     WHERE c.relkind IN ('v', 'm', 'f') AND NOT (c.relname = 'files' AND c.relkind = 'v') AND NOT ",
+     WHERE c.relkind IN ('v', 'm', 'f') AND NOT (c.relname IN ({views}) AND c.relkind = 'v') AND NOT ",
     is_us!("c.relowner")
 );
 
@@ -131,7 +132,9 @@ fn faults(schema: &str, used: Use) -> String {
     // A schema's name has no quotes.
     let us = US.replace("{is_open}", is_open).replace("{schema}", schema);
     let code = CODE.replace("{tables}", &tables).replace("{prefix}", PREFIX);
-    format!("{us}{code} {OTHERS} UNION ALL {OBJECTS} UNION ALL {RUN}")
+    let views = views::NAMES.iter().chain([&views::FILES]).map(|view| format!("'{view}'")).collect::<Vec<_>>();
+    let run = RUN.replace("{views}", &views.join(", "));
+    format!("{us}{code} {OTHERS} UNION ALL {OBJECTS} UNION ALL {run}")
 }
 
 /// A statement that fails if the schema of `address` is not to be trusted, by [`is_refusal`]. The

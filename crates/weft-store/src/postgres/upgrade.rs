@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::open::{self, connect, hold_any};
 use super::read::{self, unsigned};
 use super::rights::{self, Task};
-use super::{FORMAT, lease, seal};
+use super::{FORMAT, lease, schema, seal};
 use crate::digests::small;
 use crate::engine::OpenOptions;
 use crate::error::{Error, Result};
@@ -15,6 +15,8 @@ use crate::row::CommitNo;
 use crate::sums;
 use crate::tables::{self, Dialect, is_of_versions};
 use crate::upgrade::{Upgrade, Upgraded};
+#[cfg(feature = "testing")]
+use crate::views;
 
 const WHAT: &str = "cannot upgrade the volume";
 
@@ -92,6 +94,9 @@ pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progre
     if mode == Upgrade::Now {
         progress(Progress { step: "writing rows", done: 1, total: 2 });
         lease::in_transaction(&mut connection, lease.epoch(), |connection| rewrite(connection, from))?;
+        let owner = rights::other_owner(&mut connection);
+        // People alone need them.
+        let _ = schema::make_views(&mut connection, owner.as_deref());
     }
     progress(Progress { step: "writing rows", done: 2, total: 2 });
     Ok(Upgraded { from, to: FORMAT, rows, bytes_needed: None })
@@ -220,6 +225,7 @@ const HISTORY_OF_6: &str = "
 pub fn downgrade(address: &Address, to: u32) -> Result<()> {
     let mut connection = connect(address)?;
     connection.run(WHAT, "BEGIN")?;
+    views::NAMES.iter().try_for_each(|view| connection.run(WHAT, &format!("DROP VIEW {view}")))?;
     let new = tables::names(Dialect::Postgres).filter(|table| is_of_versions(table));
     let new = new.chain(NEW_TABLES.iter().map(|table| (*table).to_owned())).collect::<Vec<_>>();
     connection.run(WHAT, &format!("DROP TABLE {}; DROP INDEX {NEW_INDEX}; {HISTORY_OF_6}", new.join(", ")))?;

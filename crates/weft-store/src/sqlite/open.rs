@@ -126,6 +126,7 @@ fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Times
     connection.pragma_update(None, "user_version", FORMAT).map_err(sqlite)?;
     connection.execute_batch("BEGIN").map_err(sqlite)?;
     connection.execute_batch(&schema::statements()).map_err(sqlite)?;
+    schema::make_views(&connection)?;
     let home = options.home.name();
     connection
         .execute(

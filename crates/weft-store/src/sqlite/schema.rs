@@ -1,6 +1,9 @@
 //! The schema of a new volume: the tables that [`crate::tables`] describes, and a view for people.
 
+use crate::error::{Error, Result};
 use crate::tables::{self, Dialect};
+use crate::views;
+use rusqlite::{Connection, ErrorCode};
 
 /// Marks a SQLite database as a Weft volume (`PRAGMA application_id`): "Weft".
 pub(super) const APPLICATION_ID: u32 = 0x5765_6674;
@@ -30,6 +33,18 @@ FROM tree JOIN fileatt ON fileatt.ino = tree.ino";
 pub(super) fn statements() -> String {
     let made = tables::statements(Dialect::Sqlite);
     made.iter().map(String::as_str).chain([FILES]).map(|text| format!("{text};\n")).collect()
+}
+
+/// Makes the views of the past where they are not there yet. A name that something else of the
+/// user's has is left to that.
+pub(super) fn make_views(connection: &Connection) -> Result<()> {
+    for (_, statement) in views::statements(Dialect::Sqlite) {
+        match connection.execute_batch(&statement) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::Unknown) => {}
+            made => made.map_err(|source| Error::Sqlite { what: "cannot make the views of the past", source })?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The schema of a database, compared with the one of a new volume.
 
-use super::schema::statements;
+use super::schema::{make_views, statements};
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Repair};
 use crate::shape::{Misfit, Weight, differing, is_hopeless, quoted, refuse};
 use crate::tables::{self, Dialect, is_of_versions};
+use crate::views;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 
@@ -38,7 +39,10 @@ fn objects(connection: &Connection) -> Result<Objects> {
 pub(super) fn misfits(connection: &Connection) -> Result<Vec<Misfit>> {
     let new = Connection::open_in_memory().map_err(failed)?;
     new.execute_batch(&statements()).map_err(failed)?;
-    let (expected, found) = (objects(&new)?, objects(connection)?);
+    make_views(&new)?;
+    let (mut expected, found) = (objects(&new)?, objects(connection)?);
+    // Volumes that were made before the views of the past have none of these.
+    expected.retain(|key, _| found.contains_key(key) || !views::NAMES.contains(&key.1.as_str()));
     if expected == found {
         return Ok(Vec::new());
     }
@@ -47,7 +51,7 @@ pub(super) fn misfits(connection: &Connection) -> Result<Vec<Misfit>> {
     // What is too much goes first: a trigger would see the rest being put right.
     for ((kind, name), (table, _)) in found.iter().filter(|(key, _)| !expected.contains_key(*key)) {
         misfits.push(match kind.as_str() {
-            "trigger" | "index" if is_ours(table) || table == "files" => {
+            "trigger" | "index" if is_ours(table) || views::is_ours(table) => {
                 let drop = format!("DROP {kind} {}", quoted(name));
                 Misfit::new(Weight::Surplus, format!("the {kind} {name} on {table} is none of Weft's"), Some(drop))
             }

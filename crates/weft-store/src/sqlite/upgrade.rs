@@ -252,6 +252,7 @@ pub fn downgrade(path: &Path) -> Result<()> {
     let _hold = hold(&layout)?;
     let connection = connect(&layout.database, 8, Access::Shared)?;
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
+    crate::views::NAMES.iter().try_for_each(|view| run(&format!("DROP VIEW {view}")))?;
     run("BEGIN IMMEDIATE; DROP INDEX naming_order; DROP INDEX commits_time; ALTER TABLE volume DROP COLUMN uuid")?;
     NEW_TABLES.iter().try_for_each(|table| run(&format!("DROP TABLE {table}")))?;
     let left = ALL.iter().filter(|summed| !NEW_TABLES.contains(&summed.table));

@@ -43,4 +43,5 @@ mod sums;
 mod torn;
 mod upgrade;
 mod upgrade_killed;
+mod views;
 mod waiting;

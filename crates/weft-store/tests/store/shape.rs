@@ -170,7 +170,7 @@ fn a_view_in_the_place_of_a_table_is_told_before_anything_is_read_of_it() {
         let columns = format!("SELECT group_concat('n AS ' || name) FROM pragma_table_info('{table}')");
         let columns: String = connection.query_row(&columns, (), |row| row.get(0)).expect("a table");
         let view = format!(
-            "ALTER TABLE {table} RENAME TO hidden; CREATE VIEW {} AS WITH RECURSIVE r (n) AS \
+            "PRAGMA legacy_alter_table = ON; ALTER TABLE {table} RENAME TO hidden; CREATE VIEW {} AS WITH RECURSIVE r (n) AS \
              (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT {columns} FROM r",
             table.to_uppercase()
         );

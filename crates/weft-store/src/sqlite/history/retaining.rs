@@ -12,6 +12,7 @@ use crate::references::References;
 use crate::row::{BlockId, CommitNo, Ino, Timestamp};
 use crate::sqlite::history::reading;
 use crate::sqlite::read::{sql, unsigned};
+use crate::sqlite::schema;
 use crate::sums::{self, MASK};
 use rusqlite::{Connection, OptionalExtension, Params};
 
@@ -99,6 +100,9 @@ pub(in crate::sqlite) fn change(
         retaining.forget(&mut kept)?;
     }
     retaining.store(&kept)?;
+    if batch.sets_history() {
+        schema::make_views(connection)?;
+    }
     Ok(kept.history)
 }
 

@@ -126,6 +126,7 @@ fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progr
     let run = |statement: &str| connection.execute_batch(statement).map_err(failed);
     run("BEGIN")?;
     run(&schema::statements())?;
+    schema::make_views(&connection)?;
     let tables = tables(&connection, "main")?;
     refuse_other_tables(&connection, &tables)?;
     refuse_versions(&connection)?;
