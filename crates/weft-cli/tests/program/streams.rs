@@ -150,6 +150,15 @@ fn snapshots_come_along() {
     place.weft(&["check", "--read-data", "w"]).well();
     let sent = send(&place, &["--snapshots", "v@round4", "--from", "round2"], "some");
     assert_eq!(sent["parts"], 2);
+    send(&place, &["v@round2"], "base");
+    receive(&place, &["--history", ALL, "x"], "base").well();
+    let some = fs::read(place.path("some")).unwrap();
+    fs::write(place.path("cut"), &some[..some.len() - 100]).unwrap();
+    receive(&place, &["x"], "cut").failed(&["ends early"]);
+    assert_eq!(digest(&place, "x"), digests[1], "its first part was whole");
+    assert_eq!(receive(&place, &["--json", "x"], "some").json()["parts"], 1, "the other one follows");
+    assert_eq!(digest(&place, "x"), digests[2]);
+    receive(&place, &["x"], "some").could_not(&["it was received before"]);
 }
 
 #[test]
@@ -248,4 +257,32 @@ fn what_a_killed_receipt_leaves_is_no_volume() {
     fs::remove_dir_all(place.path("w.unfinished")).unwrap();
     receive(&place, &["w"], "whole").well();
     assert_eq!(digest(&place, "w"), digest(&place, "v"));
+}
+
+/// The number of an inode that an increment brings is below the one that the stream before said is
+/// next.
+#[test]
+fn a_copy_that_keeps_history_is_whole_after_each_increment() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v", "--history", "all 1d"]).well();
+    place.directory("m");
+    place.mount_with("v", &[]);
+    let step = |name: &str| {
+        place.sh(&format!("mkdir {name} && echo {name} >{name}/file && echo {name} >>all")).well();
+        place.weft(&["snapshot", "create", "m", name]).well();
+    };
+    ["one", "two", "three"].into_iter().for_each(step);
+    place.umount();
+    send(&place, &["v@one"], "first");
+    send(&place, &["v@two", "--from", "one"], "second");
+    send(&place, &["v@three", "--from", "two"], "third");
+    let url = Cluster::shared().url();
+    for copy in ["w", &url] {
+        receive(&place, &["--history", "all 1d", copy], "first").well();
+        for increment in ["second", "third"] {
+            receive(&place, &[copy], increment).well();
+            place.weft(&["check", "--read-data", copy]).well();
+        }
+        assert_eq!(digest(&place, copy), digest(&place, "v"));
+    }
 }

@@ -401,7 +401,7 @@ impl Changed {
 }
 
 /// Fails if the last commit of `store` is not the one that `part` begins from.
-fn refuse_base(store: &dyn Store, part: &Part) -> Result<()> {
+pub(super) fn refuse_base(store: &dyn Store, part: &Part) -> Result<()> {
     let header = store.header()?;
     let last = store.commits(header.commit, 1)?.pop();
     let Some(from) = part.from else { return Err(wrong("a whole tree follows another one")) };

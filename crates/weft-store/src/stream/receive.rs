@@ -2,11 +2,11 @@
 
 use super::codec::RecordReader;
 use super::frame::FrameReader;
-use super::increment::Increment;
+use super::increment::{Increment, refuse_base};
 use super::record::{Part, Record, StreamCommit, StreamCounts, StreamVolume};
 use super::whole::Whole;
 use super::wrong;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Progress;
 use crate::past::HistoryFor;
 use crate::store::Store;
@@ -75,10 +75,11 @@ impl<R: Read> Incoming<R> {
     }
 
     /// Receives all into `store`: a volume that is new, if the stream brings a whole tree, and is
-    /// of no use if this fails. One in use is as a whole part of the stream left it.
+    /// of no use if this fails. One in use is as a whole part of the stream left it, and goes on
+    /// with the next one when the stream is received again.
     ///
     /// # Errors
-    /// `Unusable` if a stream of changes does not begin from the last commit of `store`;
+    /// `Unusable` if no part of a stream of changes begins from the last commit of `store`;
     /// [`Error::Stream`] if it is damaged, ends early, or brings no tree; those of the store.
     pub fn receive(
         mut self,
@@ -87,6 +88,7 @@ impl<R: Read> Incoming<R> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Received> {
         self.refuse_other_options(store)?;
+        self.skip_received(store, progress)?;
         let from = self.from();
         let (mut to, mut parts, mut snapshots, mut counts) = (None, 0, 0, StreamCounts::default());
         while let Some(part) = self.next.take() {
@@ -98,6 +100,43 @@ impl<R: Read> Incoming<R> {
         }
         let to = to.ok_or_else(|| wrong("nothing of the volume is in it"))?;
         Ok(Received { from, to, parts, snapshots, counts, bytes: self.records.read() })
+    }
+
+    /// Passes over parts that do not begin from the last commit of `store`: it may have received
+    /// them before.
+    fn skip_received(&mut self, store: &dyn Store, progress: &mut dyn FnMut(Progress)) -> Result<()> {
+        let mut unfit = None;
+        while let Some(part) = self.next.as_ref().filter(|part| part.from.is_some()) {
+            let Err(error) = refuse_base(store, part) else { return Ok(()) };
+            if error.kind() != ErrorKind::Unusable {
+                return Err(error);
+            }
+            unfit = Some(error);
+            let total = part.bytes_about;
+            self.next = None;
+            self.records(total, &mut |_| Ok(()), progress)?;
+            self.after_part()?;
+        }
+        unfit.map_or(Ok(()), Err)
+    }
+
+    /// Has `take` look at the records of a part, of about `total` bytes. Returns their counts.
+    fn records(
+        &mut self,
+        total: u64,
+        take: &mut dyn FnMut(Record) -> Result<()>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<StreamCounts> {
+        self.records.counts = StreamCounts::default();
+        loop {
+            let record = self.records.next()?;
+            let done = self.records.counts.bytes.min(total);
+            progress(Progress { step: "receiving", done, total });
+            match record {
+                Record::PartEnd(counts) if counts == self.records.counts => return Ok(counts),
+                record => take(record)?,
+            }
+        }
     }
 
     /// Receives a part. It is committed once all of it is known to be whole.
@@ -114,17 +153,11 @@ impl<R: Read> Incoming<R> {
             None => Taking::Whole(Box::new(Whole::new(store, part)?)),
             Some(_) => Taking::Increment(Box::new(Increment::new(store, part)?)),
         };
-        self.records.counts = StreamCounts::default();
-        let counts = loop {
-            let record = self.records.next()?;
-            let done = self.records.counts.bytes.min(total);
-            progress(Progress { step: "receiving", done, total });
-            match (record, &mut taking) {
-                (Record::PartEnd(counts), _) if counts == self.records.counts => break counts,
-                (record, Taking::Whole(whole)) => whole.take(record)?,
-                (record, Taking::Increment(increment)) => increment.take(record)?,
-            }
+        let mut take = |record| match &mut taking {
+            Taking::Whole(whole) => whole.take(record),
+            Taking::Increment(increment) => increment.take(record),
         };
+        let counts = self.records(total, &mut take, progress)?;
         self.after_part()?;
         match taking {
             Taking::Whole(whole) => whole.finish(self.history(options, has_snapshots))?,

@@ -93,14 +93,15 @@ impl<'a> Keeping<'a> {
         let (until, sum) = self.until();
         let statement = format!(
             "INSERT OR IGNORE INTO fileatt_history (ino, since, until, {COLUMNS}, sum) \
-             SELECT ino, since, ?2, {COLUMNS}, (sum + ?3) & {MASK} FROM fileatt WHERE ino = ?1"
+             SELECT ino, since, ?2, {COLUMNS}, (sum + ?3) & {MASK} FROM fileatt WHERE ino = ?1 AND since IS NOT ?2"
         );
         self.execute(&statement, (sql(ino.0), until, sum))
     }
 
     /// Keeps the content in the row of inode `ino`, and its digest, which are about to be others:
     /// once in a commit. They have been there since they replaced others, or since the inode was
-    /// made; if none of that is known any more, no commit that is kept saw it.
+    /// made; if none of that is known any more, no commit that is kept saw it. What this commit has
+    /// put itself nobody saw.
     fn content(&self, ino: Ino) -> Result<()> {
         let (until, sum) = self.until();
         let statement = format!(
@@ -109,7 +110,7 @@ impl<'a> Keeping<'a> {
              inline FROM (SELECT ino, digest, digest_sum, inline, coalesce( \
              (SELECT max(c.until) FROM content_history c WHERE c.ino = f.ino), \
              (SELECT h.since FROM fileatt_history h WHERE h.ino = f.ino ORDER BY h.until LIMIT 1), f.since, 0) AS since \
-             FROM fileatt f WHERE f.ino = ?1)"
+             FROM fileatt f WHERE f.ino = ?1) WHERE since IS NOT ?2"
         );
         self.execute(&statement, (sql(ino.0), until, sum))
     }
