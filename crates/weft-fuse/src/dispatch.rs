@@ -264,7 +264,7 @@ impl Server {
         let header = &Header { nodeid: ino.0, ..*header };
         let caller = Caller { uid: header.uid, gid: header.gid, holds: Holds::Counted };
         let _asking = closed::asker(header).asks();
-        past::refuse_change(ino, opcode)?;
+        self.refuse_change_of_past(ino, opcode)?;
         if node.door == Door::Closed {
             return self.dispatch_closed(opcode, header, (caller, node), body, reply);
         }

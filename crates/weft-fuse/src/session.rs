@@ -40,6 +40,7 @@ impl Session {
         let kept_off = kept_off.map(|(scheduling, thread)| scheduling.keep_off(thread));
         let server = Arc::new(Server::new(vfs, options, latency_guard, scheduling));
         server.is_shared.store(mount.is_shared(), Ordering::Relaxed);
+        server.tell_what_is_kept();
         server.set_notifier(Notifier::new(file.clone()));
         let rings = shake_hands(&file, &server).map_err(|source| {
             // A mount that cannot be served must not stay.

@@ -80,7 +80,7 @@ fn find(service: &Service, (client, auth): (&Client, &Auth), path: &[u8]) -> Res
     let user = service.vfs.user(&who);
     let mut at = exported.root;
     for name in &path[exported.export.path.len()..] {
-        at = FileId::from(&user.lookup(at, name)?.0);
+        at = FileId::from(&service.lookup(exported, &user, at, name)?.0);
     }
     match user.attributes(at)?.kind {
         Kind::Directory => Ok(service.handle(exported, at)),

@@ -5,12 +5,13 @@ use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule};
 use crate::handle::{Handle, HandleBytes, HandleKey, Named};
 use crate::locking::Locking;
 use crate::mounts::Mounts;
+use crate::outcome::Failure;
 use crate::programs::Mapping;
 use crate::refusals::Refusals;
 use crate::refused::Refused;
 use crate::status::Status;
 use std::sync::Arc;
-use weft_vfs::{Caller, Error, ErrorKind, FileId, Ino, Kind, Secret, Vfs, is_past};
+use weft_vfs::{Attributes, Caller, Error, ErrorKind, FileId, Ino, Kind, Secret, User, Vfs, is_past};
 
 /// State that calls are answered from.
 pub(crate) struct Service {
@@ -112,6 +113,22 @@ impl Service {
         {
             locking.restarted(client.address, name);
         }
+    }
+
+    /// Looks up `name` in `directory`, which `exported` led to, for `user`. A directory's past is
+    /// not found by which it lay elsewhere: what lay there may never have been exported.
+    pub(crate) fn lookup(
+        &self,
+        exported: &Exported,
+        user: &User<'_>,
+        directory: FileId,
+        name: &[u8],
+    ) -> Result<(Attributes, Attributes), Failure> {
+        let (found, parent) = user.lookup(directory, name)?;
+        if is_past(found.ino) && !self.vfs.past_lies_within(found.ino, exported.root.ino)? {
+            return Err(Status::NoEnt.into());
+        }
+        Ok((found, parent))
     }
 
     /// Returns the handle of `bytes`. Fails if it was not made here.

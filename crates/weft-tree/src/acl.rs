@@ -154,6 +154,13 @@ impl Acl {
         self
     }
 
+    /// The same for those who only read: nobody may write.
+    #[must_use]
+    pub fn without_write(mut self) -> Acl {
+        self.entries.iter_mut().for_each(|entry| entry.bits &= !2);
+        self
+    }
+
     /// As a new file asked for with `permissions` gets it from its directory's default ACL
     /// (POSIX.1e 23.1.5).
     #[must_use]

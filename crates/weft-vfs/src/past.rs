@@ -23,9 +23,10 @@ use numbers::Numbers;
 use parking_lot::RwLock;
 use rights::PresentRights;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use views::{View, Views};
-use weft_store::{HistoryFor, Ino, Name, Store};
-use weft_tree::{ErrorKind, Result};
+use weft_store::{HistoryFor, Ino, Kind, Name, Store};
+use weft_tree::{Attributes, ErrorKind, Result};
 
 pub use node::{PAST_NODE_BYTES, PastInode, PastNode};
 
@@ -56,6 +57,8 @@ pub(crate) struct Past {
     numbers: Numbers,
     pub(crate) views: Views,
     rights: PresentRights,
+    /// True if files look as if nobody may write them.
+    hides_write: AtomicBool,
 }
 
 /// A node of the past, with what it takes to answer for it.
@@ -75,6 +78,7 @@ impl Past {
             numbers: Numbers::new(uuid),
             views: Views::default(),
             rights: PresentRights::default(),
+            hides_write: AtomicBool::new(false),
         })
     }
 
@@ -94,7 +98,12 @@ impl Vfs {
     /// not kept any more.
     pub(crate) fn find_past(&self, ino: Ino) -> Result<Found> {
         match self.past.numbers.node(ino).ok_or(ErrorKind::Stale)? {
-            PastNode::Inode(inode) => Ok(Found::Inode(self.view(inode.commit)?, inode)),
+            PastNode::Inode(inode) => match (self.view(inode.commit), self.past.numbers.other(ino)) {
+                (Err(error), Some(PastNode::Inode(other))) if error.kind() == ErrorKind::Stale => {
+                    Ok(Found::Inode(self.view(other.commit)?, other))
+                }
+                (view, _) => Ok(Found::Inode(view?, inode)),
+            },
             made => Ok(Found::Made(made)),
         }
     }
@@ -107,6 +116,41 @@ impl Vfs {
     /// Returns the number of `node`, which a client remembered: it may be asked about again.
     pub fn number_of_past(&self, node: PastNode) -> Result<Ino> {
         self.number_of(node, crate::Holds::None)
+    }
+
+    /// Shows files of the past as if nobody may write them: for a way in whose client opens files
+    /// by itself, and keeps for all what one stores to a mapping, though it cannot be written.
+    pub fn hide_write_in_past(&self) {
+        self.past.hides_write.store(true, Ordering::Relaxed);
+    }
+
+    /// True if permissions to write are hidden of past inodes of this `kind`.
+    fn hides_write(&self, kind: Kind) -> bool {
+        kind == Kind::File && self.past.hides_write.load(Ordering::Relaxed)
+    }
+
+    /// `attributes` of a past inode as they are shown.
+    fn as_shown(&self, attributes: Attributes) -> Attributes {
+        let hidden = if self.hides_write(attributes.kind) { 0o222 } else { 0 };
+        Attributes { permissions: attributes.permissions & !hidden, ..attributes }
+    }
+
+    /// Bytes of past inode `ino` were stored to where a client keeps them, and cannot be written:
+    /// it has to ask for them anew.
+    pub fn past_was_stored_to(&self, ino: Ino) {
+        self.announce_to_all([crate::Change::Content { ino, range: 0..u64::MAX }]);
+    }
+
+    /// True unless `ino` is a directory through which the past of a directory was entered that did
+    /// not lie below `top` then: directories move.
+    pub fn past_lies_within(&self, ino: Ino, top: Ino) -> Result<bool> {
+        match self.past.numbers.node(ino) {
+            Some(PastNode::Inode(inode)) if inode.ino == inode.top && top != Ino::ROOT => {
+                let view = self.view(inode.commit)?;
+                view.vfs.run(|state| state.tree.is_within(inode.ino, top))
+            }
+            _ => Ok(true),
+        }
     }
 
     /// Time for which what was told of `ino`, a number of the past, may be kept.

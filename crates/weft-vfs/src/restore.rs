@@ -130,6 +130,7 @@ impl Vfs {
                 return Ok(plan.report);
             }
             let Plan { restoration, report } = plan;
+            let restored = restoration.inodes.iter().map(|inode| inode.row.ino).collect::<Vec<_>>();
             let (changes, rights) = (changes(&restoration), changed_rights(&restoration));
             if !self.apply_restoration(restoration)? {
                 continue;
@@ -139,6 +140,7 @@ impl Vfs {
             self.announce(changes);
             // Inodes that are there again have rights that their past has to follow.
             self.past.views.clear();
+            restored.into_iter().for_each(|ino| self.past_rights_changed(ino));
             rights.iter().for_each(|(ino, changes)| self.rights_changed(*ino, changes));
             committed?;
             return Ok(report);

@@ -64,6 +64,8 @@ pub struct Vfs {
     pub(crate) closing: AtomicBool,
     /// True if changes are refused for now. Set with the state locked.
     pub(crate) refuses_changes: AtomicBool,
+    /// True if a client goes by the lengths of files that it knows, whatever they are told to be.
+    pub(crate) keeps_lengths: AtomicBool,
     /// False while it is being opened: what fails then is told to who opens it.
     pub(crate) is_open: AtomicBool,
     pub(crate) committer: Mutex<Option<Committer>>,

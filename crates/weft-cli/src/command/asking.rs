@@ -17,9 +17,14 @@ pub fn asking<T: Send>(owner: Option<Owner>, what: impl FnOnce() -> T + Send) ->
     }
 }
 
-/// Makes the kernel write back its cached changes.
+/// Makes the kernel write back its cached changes. What was stored to a mapping of a file of the
+/// past is refused (`EROFS`), and no change of the volume; of others the daemon knows which are
+/// missing.
 pub fn pass_on(directory: &Path) -> std::io::Result<()> {
-    Ok(rustix::fs::syncfs(File::open(directory)?)?)
+    match rustix::fs::syncfs(File::open(directory)?) {
+        Err(rustix::io::Errno::ROFS) => Ok(()),
+        passed => Ok(passed?),
+    }
 }
 
 /// Makes the daemon of the mount at `root` make all changes it received durable. Fails if the

@@ -135,7 +135,7 @@ fn users_see_of_the_past_what_they_could_see_then_and_can_see_now() {
         assert!(!may(1001, "cat .weft/at/then/open/own"));
         assert!(!may(1001, "cat .weft/at/then/closed/secret"));
         let mode = fs::metadata(mounted.join(".weft/at/then/open/suid")).unwrap().mode();
-        assert_eq!(mode & 0o7777, 0o755, "nobody gets privileges from the past");
+        assert_eq!(mode & 0o7777, 0o555, "nobody gets privileges from the past, or writes to it");
         place.sh("chmod 600 open/leak && chmod 755 closed").well();
         assert!(!may(1001, "cat .weft/at/then/open/leak"), "it is closed now, also where the kernel knew it");
         assert!(!may(1001, "cat .weft/at/then/closed/secret"), "it was closed then");
@@ -148,10 +148,75 @@ fn users_see_of_the_past_what_they_could_see_then_and_can_see_now() {
         assert!(!may(1001, "cat shown/.weft/at/deep/file"), "it lay in a closed directory then");
         assert!(may(0, "cat shown/.weft/at/deep/file"));
         assert!(may(1001, "cat .weft/at/then/open/suid"));
+        place
+            .sh("echo secret >listed && chmod 644 listed && setfacl -m u:1001:- listed
+                 echo own >named && chmod 600 named && setfacl -m u:1001:r named")
+            .well();
+        place.weft(&["snapshot", "create", "m", "lists"]).well();
+        assert!(may(1001, "cat .weft/at/lists/named") && !may(1002, "cat .weft/at/lists/named"));
+        place.sh("echo public >listed && setfacl -b listed").well();
+        assert!(!may(1001, "cat .weft/at/lists/listed"), "the list of then kept that user out");
+        place.sh("setfacl -x u:1001 named").well();
+        assert!(!may(1001, "cat .weft/at/lists/named"));
+        place.sh("mkdir -m 777 all && echo leak >all/removed").well();
+        place.weft(&["snapshot", "create", "m", "leak"]).well();
+        place.sh("chmod 600 all/removed").well();
+        place.weft(&["sync", "m"]).well();
+        assert!(may(1001, "rm -f all/removed") && !may(1001, "cat .weft/at/leak/all/removed"), "it was closed");
+        place.sh("echo first >restored && chmod 600 restored").well();
+        place.weft(&["snapshot", "create", "m", "first"]).well();
+        place.sh("echo leak >restored && chmod 644 restored").well();
+        place.weft(&["snapshot", "create", "m", "second"]).well();
+        place.sh("rm restored").well();
+        assert!(may(1001, "cat .weft/at/second/restored"));
+        place.weft(&["undelete", "m/restored", "--at", "first"]).well();
+        assert!(!may(1001, "cat .weft/at/second/restored"), "it is closed now, also where the kernel knew it");
+        assert!(!may(0, "ls .weft/at/9999-12-31"), "nothing is known of the future");
         place.weft(&["history", "set", "m", "all forever", "--for", "owner"]).well();
         assert!(!may(1001, "cat .weft/at/then/open/suid"), "also where the kernel knew it");
         assert!(may(1000, "cat .weft/at/then/open/own") && !may(1001, "cat .weft/at/deep/hidden/open/suid"));
         place.weft(&["history", "set", "m", "all forever", "--for", "root"]).well();
         assert!(!may(1000, "ls .weft") && may(0, "cat .weft/at/then/open/leak"));
     });
+}
+
+/// The kernel keeps what is stored to a mapping, and shows it to all.
+#[test]
+fn nobody_writes_over_what_others_read_of_the_past() {
+    let Some(place) = Place::to_mount() else { return };
+    if !is_root() {
+        return eprintln!("SKIPPED nobody_writes_over_what_others_read_of_the_past: needs root");
+    }
+    place.weft(&["init", "volume", "--history", "all forever"]).well();
+    let mounted = place.directory("m");
+    fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+    let store =
+        "import mmap, os; m = mmap.mmap(os.open('.weft/at/then/file', os.O_RDWR), 0); m[:4] = b'EVIL'; m.flush()";
+    let stores = |user: u32| {
+        let ids = [format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()];
+        let mut command = Command::new("setpriv");
+        command.args(ids).args(["/usr/bin/python3", "-c", store]).current_dir(&mounted);
+        command.output().unwrap().status.success()
+    };
+    let is_as_it_was = || {
+        // What was stored goes as soon as the kernel is told.
+        place
+            .sh("for i in $(seq 200); do [ \"$(cat .weft/at/then/file)\" = true-past ] && exit 0; sleep .05; done; exit 1")
+            .well();
+    };
+    place.mount_with("volume", &["-o", "allow_other"]);
+    place.sh("chmod 755 . && echo true-past >file && chmod 666 file && setfacl -m u:1001:rw file").well();
+    place.weft(&["snapshot", "create", "m", "then"]).well();
+    for user in [1000, 1001] {
+        assert!(!stores(user), "user {user}");
+    }
+    assert!(!stores(0), "root may open it, and the store is refused");
+    is_as_it_was();
+    place.umount();
+    place.mount_with("volume", &["-o", "allow_other", "--opens"]);
+    for user in [0, 1000, 1001] {
+        assert!(!stores(user), "user {user}");
+    }
+    is_as_it_was();
+    place.umount();
 }

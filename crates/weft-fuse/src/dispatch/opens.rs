@@ -99,7 +99,7 @@ impl Server {
     pub(super) fn open(&self, header: &Header, node: Node, body: Body<'_>, reply: &mut Reply) -> Outcome {
         let ino = node.ino;
         if self.wants_opens() && weft_vfs::is_past(ino) {
-            return self.open_past(node, reply);
+            return self.open_past(node, body, reply);
         }
         if !self.wants_opens() {
             // The kernel then keeps what it needs itself, and does not ask again.
@@ -131,9 +131,25 @@ impl Server {
         Ok(())
     }
 
+    /// Tells the volume what the kernel keeps on this mount. It shows to all what one has stored to
+    /// a mapping of a file of the past, until the volume refuses to write it: so nobody is to open
+    /// one for writing where others can use the mount. Opens that are reported are refused; if they
+    /// are not, the permissions have to do. With `--writeback`, lengths are kept, too.
+    pub(crate) fn tell_what_is_kept(&self) {
+        if self.is_shared() && !self.wants_opens() {
+            self.vfs.hide_write_in_past();
+        }
+        if self.options.writeback {
+            self.vfs.client_keeps_lengths();
+        }
+    }
+
     /// Opens a file of the past. That it is read past the cache where a link is not for everybody
     /// keeps its pages from others.
-    fn open_past(&self, node: Node, reply: &mut Reply) -> Outcome {
+    fn open_past(&self, node: Node, body: Body<'_>, reply: &mut Reply) -> Outcome {
+        if Open::parse(body)?.flags.cast_signed() & libc::O_ACCMODE != libc::O_RDONLY {
+            return Err(Failure::Errno(libc::EROFS));
+        }
         let is_plain = node.door == Door::Everybody && !self.vfs.is_opaque(node.ino)?;
         reply.u64(self.opened.fetch_add(1, Ordering::Relaxed) * Opened::UNIT);
         reply.u32(FOPEN_NOFLUSH | if is_plain { FOPEN_KEEP_CACHE } else { FOPEN_DIRECT_IO });

@@ -5,8 +5,7 @@ use crate::protocol::{Opcode, Valid};
 use std::time::Duration;
 use weft_vfs::{Attributes, Ino, Lasting, is_past};
 
-/// Refuses what would change node `ino` of the past, and what only the present has.
-pub(super) fn refuse_change(ino: Ino, opcode: Opcode) -> Outcome {
+fn refuse_change(ino: Ino, opcode: Opcode) -> Outcome {
     match opcode {
         _ if !is_past(ino) => Ok(()),
         Opcode::Setattr
@@ -31,6 +30,16 @@ pub(super) fn refuse_change(ino: Ino, opcode: Opcode) -> Outcome {
 }
 
 impl Server {
+    /// Refuses what would change node `ino` of the past, and what only the present has.
+    pub(super) fn refuse_change_of_past(&self, ino: Ino, opcode: Opcode) -> Outcome {
+        let refused = refuse_change(ino, opcode);
+        if refused.is_err() && opcode == Opcode::Write {
+            // The kernel has these bytes in its cache, where all read them.
+            self.vfs.past_was_stored_to(ino);
+        }
+        refused
+    }
+
     /// Returns the time for which the kernel may cache `attributes` of a node of the past, and the
     /// name that led there.
     pub(super) fn valid_of_past(&self, attributes: &Attributes) -> Valid {

@@ -98,3 +98,25 @@ fn rights_are_those_of_then_as_far_as_they_hold_now() {
     assert_eq!(walk(&mut other, &path), Err(NOENT));
     assert_eq!(walk(&mut client, &path).and_then(|file| client.read(&file, 0, 100)).unwrap().0, b"before");
 }
+
+#[test]
+fn the_past_of_a_directory_is_not_found_where_it_was_not_exported() {
+    let served = open_to_all();
+    served.vfs.keep_history("all forever", None).expect("kept");
+    let mut all = served.client("/");
+    let top = all.root.clone();
+    let [public, private] = ["public", "private"].map(|name| all.mkdir(&top, name, 0o755).unwrap());
+    let moved = all.mkdir(&private, "moved", 0o755).unwrap();
+    let file = all.create(&moved, "file", 0o644).unwrap();
+    all.write(&file, 0, b"secret", 2);
+    served.vfs.create_snapshot("then", None).expect("made");
+    all.remove(&moved, "file");
+    assert_eq!(all.rename((&private, "moved"), (&public, "moved")).status, 0);
+    served.vfs.create_snapshot("moved", None).expect("made");
+    assert_eq!(walk(&mut all, &["public", "moved", ".weft", "at", "then", "file"]).map(drop), Ok(()));
+    let public = server(&served.vfs, "/public *(no_root_squash,insecure)");
+    let mut client = Client::connect(public.address()).mounted("/public");
+    assert_eq!(walk(&mut client, &["moved", ".weft", "at", "moved"]).map(drop), Ok(()));
+    assert_eq!(walk(&mut client, &["moved", ".weft", "at", "then"]), Err(NOENT), "it lay elsewhere");
+    assert_eq!(walk(&mut client, &[".weft", "at", "then"]).map(drop), Ok(()));
+}

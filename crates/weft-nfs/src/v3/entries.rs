@@ -23,7 +23,7 @@ pub(super) fn lookup(request: &mut Request<'_>, reply: &mut Writer) -> Served {
     if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
         return Err(Status::Inval.into());
     }
-    let (found, parent) = request.user().lookup(directory, name)?;
+    let (found, parent) = request.service.lookup(request.exported(), &request.user(), directory, name)?;
     reply.u32(Status::Ok as u32);
     reply.opaque(&request.service.handle(request.exported(), FileId::from(&found)));
     optional(request, reply, Some(&found));

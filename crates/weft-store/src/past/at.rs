@@ -48,8 +48,8 @@ pub struct At {
 
 /// Changes rows of the past before anybody sees them.
 pub trait PastFilter: Send + Sync {
-    /// Changes the row of an inode.
-    fn inode(&self, row: &mut InodeRow) -> Result<()>;
+    /// Changes the row of an inode, whose extended attributes as they were `values` returns.
+    fn inode(&self, row: &mut InodeRow, values: &dyn Fn() -> Result<Vec<(Name, Vec<u8>)>>) -> Result<()>;
 
     /// Changes the extended attributes of the inode that has the row `row`, which is as it was.
     fn xattrs(&self, row: &InodeRow, values: &mut Vec<(Name, Vec<u8>)>) -> Result<()>;
@@ -173,7 +173,10 @@ impl RowStore for At {
         let rows = self.read_inodes(from, limit)?;
         let mut rows = rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>();
         if let Some(filter) = &self.filter {
-            rows.iter_mut().try_for_each(|row| filter.inode(row))?;
+            for row in &mut rows {
+                let ino = row.ino;
+                filter.inode(row, &|| self.store.xattrs_at(self.commit, ino))?;
+            }
         }
         Ok(rows)
     }

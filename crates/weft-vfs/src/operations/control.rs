@@ -65,6 +65,12 @@ impl Vfs {
         if self.wants_opens()? { Ok(()) } else { self.want_opens_from_now(true) }
     }
 
+    /// Notes that a client goes by the lengths of files that it knows, whatever it is told: nothing
+    /// but its own writes may change them, and restorations do not.
+    pub fn client_keeps_lengths(&self) {
+        self.keeps_lengths.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// From now on the layer is told when files are opened and closed.
     pub fn tells_of_opens(&self) {
         let mut state = self.state.lock();

@@ -58,7 +58,7 @@ impl Vfs {
         let moment: Moment =
             std::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(ErrorKind::NotFound)?;
         self.may_read_rows()?;
-        let commit = moment.commit(&*self.store, self.now()).map_err(|error| match error {
+        let commit = moment.past_commit(&*self.store, self.now()).map_err(|error| match error {
             weft_store::Error::Unusable(_) => ErrorKind::NotFound.into(),
             error => Error::from(error),
         })?;

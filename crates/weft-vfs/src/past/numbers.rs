@@ -33,6 +33,8 @@ struct Table {
 struct Known {
     identity: Identity,
     node: PastNode,
+    /// The one by which it was found before that.
+    other: Option<PastNode>,
     holds: u64,
     /// Times that it is among those that nobody held.
     queued: u64,
@@ -66,6 +68,11 @@ impl Numbers {
         self.table.lock().known.get(&number).map(|known| known.node)
     }
 
+    /// Another node of the same identity, of a commit that may be kept where that one is not.
+    pub(super) fn other(&self, number: Ino) -> Option<PastNode> {
+        self.table.lock().known.get(&number).and_then(|known| known.other)
+    }
+
     /// Identity of a node that is another one each time.
     pub(super) fn single(&self) -> Identity {
         let mut table = self.table.lock();
@@ -80,9 +87,11 @@ impl Numbers {
             .map(|attempt| self.hash(identity, attempt))
             .find(|number| table.known.get(number).is_none_or(|known| known.identity == identity))
             .expect("not all numbers are taken");
-        let known = table.known.entry(number).or_insert(Known { identity, node, holds: 0, queued: 0 });
+        let known = table.known.entry(number).or_insert(Known { identity, node, other: None, holds: 0, queued: 0 });
         // A version is looked for in the commit by which it was found last: others may be gone.
-        known.node = node;
+        if known.node != node {
+            known.other = Some(std::mem::replace(&mut known.node, node));
+        }
         if holds == Holds::Counted {
             known.holds += 1;
         } else if known.holds == 0 {
@@ -149,7 +158,7 @@ mod tests {
         let first = numbers.give(version, inode(3, 5), Holds::Counted);
         assert!(is_past(first));
         assert_eq!(numbers.give(version, inode(4, 5), Holds::Counted), first);
-        assert_eq!(numbers.node(first), Some(inode(4, 5)));
+        assert_eq!((numbers.node(first), numbers.other(first)), (Some(inode(4, 5)), Some(inode(3, 5))));
         let other = numbers.give(Identity::Version(Ino(5), CommitNo(4)), inode(4, 5), Holds::Counted);
         assert_ne!(other, first);
         assert_eq!(numbers.of(Ino(5)).len(), 2);

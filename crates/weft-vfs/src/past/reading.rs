@@ -8,7 +8,7 @@ use crate::opaque::Detail;
 use crate::volume::Vfs;
 use weft_block::Rope;
 use weft_store::{Cookie, Ino, Name};
-use weft_tree::{Attributes, Caller, DirEntry, ErrorKind, Holds, Result, Whence};
+use weft_tree::{ACCESS_ACL, Acl, Attributes, Caller, DirEntry, ErrorKind, Holds, Result, Whence};
 
 impl Vfs {
     /// `attributes` of `inode`, with its number here.
@@ -21,7 +21,7 @@ impl Vfs {
     ) -> Result<Attributes> {
         let node = PastNode::Inode(inode);
         let ino = self.past.numbers.give(view.identity(inode)?, node, holds);
-        Ok(Attributes { ino, ..attributes })
+        Ok(self.as_shown(Attributes { ino, ..attributes }))
     }
 
     /// `attributes` of an inode in the same view as `near`, with its number here. It is not held.
@@ -57,7 +57,10 @@ impl Vfs {
     pub(crate) fn past_attributes(&self, ino: Ino, detail: Detail) -> Result<Attributes> {
         match self.find_past(ino)? {
             Found::Made(node) => Ok(Attributes { ino, ..self.made(node, Holds::None)? }),
-            Found::Inode(view, inode) => Ok(Attributes { ino, ..view.vfs.attributes_in(inode.ino, detail)? }),
+            Found::Inode(view, inode) => {
+                let attributes = view.vfs.attributes_in(inode.ino, detail)?;
+                Ok(self.as_shown(Attributes { ino, ..attributes }))
+            }
         }
     }
 
@@ -132,7 +135,14 @@ impl Vfs {
     pub(crate) fn past_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         match self.find_past(ino)? {
             Found::Made(_) => Err(ErrorKind::NoAttribute.into()),
-            Found::Inode(view, inode) => view.vfs.xattr(inode.ino, name),
+            Found::Inode(view, inode) => {
+                let value = view.vfs.xattr(inode.ino, name)?;
+                let is_hiding = name == ACCESS_ACL && self.hides_write(view.vfs.attributes(inode.ino)?.kind);
+                match Acl::parse(&value) {
+                    Ok(list) if is_hiding => Ok(list.without_write().to_bytes()),
+                    _ => Ok(value),
+                }
+            }
         }
     }
 

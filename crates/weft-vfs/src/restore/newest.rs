@@ -23,8 +23,9 @@ const VERSIONS_MAX: usize = 100_000;
 /// Commits in which a directory was emptied, at most.
 const EMPTYING_MAX: usize = 256;
 
-/// Time between two commits of one removal, at most, in nanoseconds.
-const BETWEEN: i64 = 3_000_000_000;
+/// Time between two commits of one removal, at most, in nanoseconds: a commit is put off by up to
+/// ten seconds where programs sync often.
+const BETWEEN: i64 = 15_000_000_000;
 
 /// Finds the last kept commit that has `path` whole. Refused if there is none.
 ///

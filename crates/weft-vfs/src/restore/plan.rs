@@ -9,6 +9,7 @@ use super::{RestoreError, RestoreRequest, Restoring, Target, refused};
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use weft_digest::Digest;
 use weft_store::{BlockRef, CommitNo, Ino, InodeRow, Kind, Name, NameRow, path_to};
 use weft_tree::{ErrorKind, ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs};
@@ -77,6 +78,7 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
     planner.find_outside(vfs)?;
     let Planner { restoration, report, .. } = planner;
     refuse_too_much(vfs, &restoration)?;
+    refuse_kept_lengths(vfs, &restoration)?;
     Ok(Plan { restoration, report })
 }
 
@@ -148,6 +150,23 @@ fn missing_parents(path: &VolumePath, now: Rows<'_>, then: Rows<'_>) -> Restorin
         return Ok(Some(Place { entry, now: None, then, only: names[depth..].to_vec() }));
     }
     Ok(None)
+}
+
+/// Refuses to give files other content where a client would go on by the lengths that it knows: it
+/// would cut off what is read, and append in the midst of what was restored.
+fn refuse_kept_lengths(vfs: &Vfs, restoration: &Restoration) -> Restoring<()> {
+    let is_changed = |inode: &RestoredInode| {
+        let is_file = inode.row.kind == Kind::File && inode.present.is_some();
+        is_file && !matches!(inode.content, RestoredContent::Same)
+    };
+    if !vfs.keeps_lengths.load(Ordering::Relaxed) || !restoration.inodes.iter().any(is_changed) {
+        return Ok(());
+    }
+    refused(
+        "below --writeback the kernel keeps the lengths of files that are there, and a restoration cannot change them: \
+         mount the volume without --writeback, or restore to another place (--to)"
+            .into(),
+    )
 }
 
 /// Refuses what no commit could take at once.

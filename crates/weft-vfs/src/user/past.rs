@@ -38,14 +38,15 @@ impl User<'_> {
         rights: [Access; N],
     ) -> Result<([bool; N], Attributes)> {
         let _asking = self.asks();
+        let changes = |right| [Access::WRITE, Access::WRITE | Access::EXECUTE].contains(&right);
         match self.vfs.find_past(file.ino)? {
             Found::Made(_) => {
                 let attributes = self.vfs.attributes(file.ino)?;
-                let may_change = |right| [Access::WRITE, Access::WRITE | Access::EXECUTE].contains(&right);
-                Ok((rights.map(|right| !may_change(right)), attributes))
+                Ok((rights.map(|right| !changes(right)), attributes))
             }
             Found::Inode(view, inode) => {
-                let (has, attributes) = view.user(self.who).access(FileId { ino: inode.ino, ..file }, rights)?;
+                let (mut has, attributes) = view.user(self.who).access(FileId { ino: inode.ino, ..file }, rights)?;
+                has.iter_mut().zip(rights).for_each(|(has, right)| *has &= !changes(right));
                 Ok((has, Attributes { ino: file.ino, ..attributes }))
             }
         }

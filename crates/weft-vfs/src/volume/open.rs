@@ -119,6 +119,7 @@ impl Vfs {
             kicked: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             refuses_changes: AtomicBool::new(false),
+            keeps_lengths: AtomicBool::new(false),
             is_open: AtomicBool::new(false),
             committer: Mutex::new(None),
             commits: AtomicU64::new(0),

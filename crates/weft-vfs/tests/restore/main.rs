@@ -529,3 +529,19 @@ fn what_was_taken_out_of_history_replaces_nothing() {
     let copy = tree(&volume.vfs, "/copy");
     assert!(!copy.contains_key("/small") && !copy.contains_key("/large") && copy.contains_key("/sub/file"));
 }
+
+#[test]
+fn nothing_is_restored_whose_length_a_client_keeps() {
+    let volume = Volume::new();
+    volume.make("/d", DIRECTORY);
+    volume.put("/d/file", b"then, and longer");
+    let then = volume.commit();
+    volume.put("/d/file", b"now");
+    volume.commit();
+    volume.vfs.client_keeps_lengths();
+    let error = volume.try_restore("/d", then, Target::Place).expect_err("refused");
+    assert!(error.contains("--writeback"), "{error}");
+    assert_eq!(volume.read("/d/file"), b"now");
+    volume.try_restore("/d", then, Target::Elsewhere(b"/copy".into())).expect("restored");
+    assert_eq!(volume.read("/copy/file"), b"then, and longer");
+}
