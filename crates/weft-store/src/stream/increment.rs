@@ -320,6 +320,7 @@ impl<'a> Increment<'a> {
     pub(super) fn finish(mut self) -> Result<()> {
         self.end_inode()?;
         self.refuse_other_shape()?;
+        self.refuse_taken_cookies()?;
         let counters = &mut self.pending.batch.counters;
         counters.next_id = counters.next_id.max(self.part.next_id);
         let allocated = |row: &Option<InodeRow>| row.as_ref().map_or(0, |row| row.allocated);
@@ -335,6 +336,19 @@ impl<'a> Increment<'a> {
             self.pending.batch.history.extend(pins);
         }
         self.pending.commit(self.part.to.root)
+    }
+
+    /// Fails if an entry gets the position of one that stays.
+    fn refuse_taken_cookies(&self) -> Result<()> {
+        let next_id = self.store.header()?.counters.next_id;
+        for (parent, cookie) in self.cookies.iter().filter(|(_, cookie)| cookie.0 < next_id) {
+            let there = self.store.names(*parent, Cookie(cookie.0 - 1), 1)?.pop();
+            let stays = |row: &NameRow| row.cookie == *cookie && !self.seen.contains(&(*parent, row.name.clone()));
+            if there.as_ref().is_some_and(stays) {
+                return Err(wrong(&format!("directory {} has two entries at one position", parent.0)));
+            }
+        }
+        Ok(())
     }
 
     /// Fails unless the rows that change and the names that change make one tree of the tree

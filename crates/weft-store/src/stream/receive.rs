@@ -4,6 +4,7 @@ use super::codec::RecordReader;
 use super::frame::FrameReader;
 use super::increment::{Increment, refuse_base};
 use super::record::{Part, Record, StreamCommit, StreamCounts, StreamVolume};
+use super::shape::refuse_part;
 use super::whole::Whole;
 use super::wrong;
 use crate::error::{Error, ErrorKind, Result};
@@ -92,6 +93,7 @@ impl<R: Read> Incoming<R> {
         let from = self.from();
         let (mut to, mut parts, mut snapshots, mut counts) = (None, 0, 0, StreamCounts::default());
         while let Some(part) = self.next.take() {
+            refuse_part(&part)?;
             if to.is_some() && to != part.from {
                 return Err(wrong("a part does not begin where the one before ends"));
             }

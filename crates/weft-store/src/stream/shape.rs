@@ -4,13 +4,22 @@
 //! each inode has as many names as its row says, each directory one name and as many entries, and
 //! all lead to the root.
 
+use super::record::Part;
 use super::wrong;
 use crate::error::Result;
 use crate::row::{Ino, InodeRow, NameRow};
 use weft_digest::Kind;
 
-/// Inode numbers are below this.
-const INO_END: u64 = 1 << 48;
+/// Most that the next number for an inode or a cookie may be. No volume comes to it: at a million
+/// new files a second that takes four years. What a mount gives out beyond stays far below the
+/// numbers of virtual inodes, whatever comes in one stream after another.
+pub(super) const NEXT_ID_MAX: u64 = 1 << 47;
+
+/// Most that other numbers which a volume counts may be, those of commits.
+const COUNTER_MAX: u64 = 1 << 62;
+
+/// Numbers below this are the root's, and those of cookies of `.` and `..`.
+const FIRST_ID: u64 = 16;
 
 /// Most bytes in the target of a symbolic link, or in the definition of a transformation link.
 const TARGET_BYTES_MAX: usize = 1 << 20;
@@ -18,10 +27,22 @@ const TARGET_BYTES_MAX: usize = 1 << 20;
 /// Largest size of a file.
 const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 
+/// Refuses a part with counters that no volume has.
+pub(super) fn refuse_part(part: &Part) -> Result<()> {
+    if !(FIRST_ID..=NEXT_ID_MAX).contains(&part.next_id) {
+        return Err(wrong(&format!("the next inode would have number {}, which none can have", part.next_id)));
+    }
+    let numbers = part.from.iter().chain([&part.to]).map(|commit| commit.number.0);
+    match numbers.into_iter().find(|number| *number > COUNTER_MAX) {
+        Some(number) => Err(wrong(&format!("it has a commit {number}, and none has such a number"))),
+        None => Ok(()),
+    }
+}
+
 /// Refuses a row that no volume with these sizes has.
 pub(super) fn refuse_row(row: &InodeRow, next_id: u64, block_size: u32) -> Result<()> {
     let refused = |why: &str| Err(wrong(&format!("inode {} {why}", row.ino.0)));
-    if row.ino.0 == 0 || row.ino.0 >= INO_END.min(next_id) {
+    if row.ino != Ino::ROOT && !(FIRST_ID..next_id).contains(&row.ino.0) {
         return refused("has a number that none can have");
     }
     if row.nlink == 0 || row.size > SIZE_MAX {

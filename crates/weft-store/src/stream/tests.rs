@@ -406,6 +406,38 @@ fn changes_of_another_commit_or_of_other_rows_are_refused() {
 }
 
 #[test]
+fn numbers_that_no_volume_comes_to_are_refused() {
+    let part = part(None, commit(5, None));
+    let with = |part: Part| receive(&stream(vec![volume(), Record::Part(part)], &tree()), &MemoryStore::new(options()));
+    with(Part { next_id: 1 << 47, ..part.clone() }).expect("received");
+    for next_id in [0, 15, (1 << 47) + 1, 1 << 62, i64::MAX.unsigned_abs()] {
+        refused(with(Part { next_id, ..part.clone() }));
+    }
+    refused(with(Part { to: commit((1 << 62) + 1, None), ..part }));
+    let directory = tempfile::tempdir().expect("a directory");
+    let (store, from) = base(&directory.path().join("v"));
+    let part = Part { next_id: (1 << 47) + 1, ..super::tests::part(Some(from), commit(6, None)) };
+    refused(receive(&stream(vec![volume(), Record::Part(part)], &some_changes(&*store)), &*store));
+    assert_eq!(store.header().expect("readable").counters.next_id, 100);
+}
+
+#[test]
+fn an_entry_at_the_position_of_one_that_stays_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (store, from) = base(&directory.path().join("v"));
+    let with = |cookie: u64| {
+        let mut records = some_changes(&*store);
+        let at = records.iter().position(|record| matches!(record, Record::Name { .. })).expect("an entry");
+        records[at] = name("new", 40, Kind::Directory, cookie);
+        changes(&*store, from, &records)
+    };
+    // Those of `sub`, `a` and `clone`, which stay.
+    [30, 31, 34].into_iter().for_each(|cookie| refused(with(cookie)));
+    // That of `l`, which goes.
+    with(33).expect("received");
+}
+
+#[test]
 fn a_stream_ends_with_its_end() {
     let mut bytes = Vec::new();
     let mut out = RecordWriter::new(FrameWriter::new(&mut bytes).expect("written"));

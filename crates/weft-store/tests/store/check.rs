@@ -125,6 +125,26 @@ fn wrong_counts_are_set_right() {
 }
 
 #[test]
+fn counters_that_no_volume_comes_to_are_told() {
+    for (column, what, most) in [
+        ("next_id", "id", 1u64 << 47),
+        ("next_block", "block", 1 << 62),
+        ("number", "commit", 1 << 62),
+        ("op", "operation", 1 << 62),
+    ] {
+        let told = |number: u64| {
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = new_volume(&directory, BlockHome::Database);
+            edit(&path, &format!("UPDATE volume SET {column} = {number}"));
+            let says = format!("the next {what} is {number}, and no volume comes that far");
+            damage(&look(&path, Repair::No)).iter().any(|found| found.starts_with(&says))
+        };
+        assert!(!told(most));
+        assert!(told(most + 1), "{column}");
+    }
+}
+
+#[test]
 fn what_verifies_parts_of_a_block_is_taken_away_if_it_is_wrong() {
     let says = |id| format!("block {id}: what verifies its parts is not of its value");
     breaks_in_files("UPDATE blocks SET parts = zeroblob(128) WHERE id = 2", &[&says(2)]);

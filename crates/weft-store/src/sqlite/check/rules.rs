@@ -62,6 +62,15 @@ pub(super) const VALUES: &[Rule] = &[
         &["UPDATE volume SET next_id = 1 + max(15, coalesce((SELECT max(ino) FROM fileatt), 0), \
            coalesce((SELECT max(cookie) FROM naming), 0), coalesce((SELECT max(ino) FROM extents), 0))"],
     ),
+    // As `COUNTER_MAX` and `NEXT_ID_MAX` of streams. The rows that such a counter gave out may be many.
+    rule(
+        "SELECT NULL, NULL, printf('the next %s is %d, and no volume comes that far: copy its files to a new one', \
+         what, n) FROM (SELECT 'id' AS what, next_id AS n, 1 << 47 AS most FROM volume \
+         UNION ALL SELECT 'block', next_block, 1 << 62 FROM volume \
+         UNION ALL SELECT 'commit', number, 1 << 62 FROM volume \
+         UNION ALL SELECT 'operation', op, 1 << 62 FROM volume) WHERE n > most",
+        &[],
+    ),
     rule("SELECT 1, NULL, 'the root is not a directory' FROM fileatt WHERE ino = 1 AND mode & 61440 <> 16384", &[]),
     rule(
         "SELECT ino, NULL, 'its row holds what no Weft writes' FROM fileatt WHERE ino < 1 \
