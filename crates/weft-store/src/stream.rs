@@ -11,6 +11,8 @@
 //!
 //! The format is `docs/reference/stream.md`.
 
+mod attributes;
+mod bounds;
 mod changes;
 mod codec;
 mod extents;

@@ -91,7 +91,7 @@ fn sent(store: &Arc<dyn Store>, from: Option<CommitNo>, to: CommitNo) -> Vec<u8>
 }
 
 fn received(stream: &[u8], store: &dyn Store) -> weft_store::Result<()> {
-    let options = ReceiveOptions { history: Some("all forever".into()) };
+    let options = ReceiveOptions { history: Some("all forever".into()), now: Timestamp(i64::MAX) };
     Incoming::open(stream)?.receive(store, &options, &mut |_| ()).map(drop)
 }
 

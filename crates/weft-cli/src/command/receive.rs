@@ -19,6 +19,7 @@ use std::sync::Arc;
 use weft_store::sqlite::Layout;
 use weft_store::stream::{Incoming, ReceiveOptions, Received};
 use weft_store::{BlockHome, Engine, Location, OpenOptions, Opened, VolumeOptions};
+use weft_vfs::{Clock, SystemClock};
 
 /// Time between two looks for a signal, while nothing comes.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -86,7 +87,7 @@ fn receive_changes(arguments: &Receive, location: &Location, incoming: Incoming<
     refuse_waiting(location)?;
     let hold = OpenOptions { purpose: "receiving a stream".into(), ..OpenOptions::default() };
     let opened = location.engine().open(hold)?;
-    receive_into(incoming, opened, &ReceiveOptions::default())
+    receive_into(incoming, opened, &ReceiveOptions { history: None, now: SystemClock.now() })
 }
 
 /// Makes a new volume at `location`.
@@ -116,7 +117,7 @@ fn make(
         Some(Keeping::Off) | None => None,
     };
     let begun = engine.begin(options, incoming.volume().created)?;
-    let received = receive_into(incoming, begun.opened, &ReceiveOptions { history });
+    let received = receive_into(incoming, begun.opened, &ReceiveOptions { history, now: SystemClock.now() });
     let whole = received.and_then(|received| engine.finish().map(|()| received).map_err(Into::into));
     if whole.is_err()
         && let Err(left) = engine.discard(begun.had_place)

@@ -3,6 +3,7 @@
 use super::at::{not_kept, not_there_yet};
 use super::no_history;
 use crate::error::{Error, Result};
+use crate::name::NAME_BYTES_MAX;
 use crate::past::{History, PinKind};
 use crate::row::{CommitNo, Timestamp};
 use crate::store::Store;
@@ -29,6 +30,15 @@ pub enum Moment {
     Ago(i64),
     /// A snapshot by its name: any other text.
     Snapshot(String),
+}
+
+/// True of a name that people take for a moment, though it is read as none: a length of time
+/// ('1h'), a clock ('12:30'), or a date that is cut short ('2026-11').
+fn is_like_a_moment(name: &str) -> bool {
+    let is_span = format!("-{name}").parse::<Moment>().is_ok();
+    let of_clocks = |byte: u8| byte.is_ascii_digit() || b"-:/.+TtZz ".contains(&byte);
+    let is_clock = name.contains(':') || name.as_bytes().get(4) == Some(&b'-');
+    is_span || name.bytes().all(of_clocks) && is_clock || matches!(name, "today" | "tomorrow")
 }
 
 /// Text that names no moment.
@@ -63,6 +73,18 @@ impl FromStr for Moment {
 }
 
 impl Moment {
+    /// True if a snapshot can have that name: it is no path, and nobody takes it for another
+    /// moment.
+    pub fn can_name_snapshot(name: &str) -> bool {
+        let is_path = name.contains(['/', '\0']) || matches!(name, "." | "..");
+        let is_found = name.parse::<Moment>().is_ok_and(|moment| moment == Moment::Snapshot(name.to_owned()));
+        is_found
+            && !is_path
+            && !is_like_a_moment(name)
+            && name.len() <= NAME_BYTES_MAX
+            && !name.contains(char::is_control)
+    }
+
     /// Returns the commit that it stands for, as [`Moment::commit`] does, where a user names it.
     /// `Unusable` also if it is in the future.
     pub fn past_commit(&self, store: &dyn Store, now: Timestamp) -> Result<CommitNo> {

@@ -376,13 +376,7 @@ impl<'a> Bytes<'a> {
     }
 
     fn snapshot(&mut self) -> Result<Snapshot> {
-        let name = self.bytes()?.to_vec();
-        // As Weft names them, so that they are found again.
-        let is_name = std::str::from_utf8(&name).is_ok_and(|name| !name.contains(char::is_control));
-        if !is_name || Name::new(&name).is_err() {
-            return Err(wrong("a snapshot has a name that none can have"));
-        }
-        Ok(Snapshot { name, made: self.time()?, held_until: self.some(Self::time)? })
+        Ok(Snapshot { name: self.bytes()?.to_vec(), made: self.time()?, held_until: self.some(Self::time)? })
     }
 
     fn counts(&mut self) -> Result<StreamCounts> {

@@ -4,6 +4,7 @@ use super::frame::FrameWriter;
 use super::{Incoming, ReceiveOptions, Received};
 use crate::error::Result;
 use crate::memory::MemoryStore;
+use crate::row::Timestamp;
 use crate::store::VolumeOptions;
 
 /// Receives `bytes` as records in whole frames into a new volume in memory.
@@ -17,5 +18,9 @@ pub fn receive(bytes: &[u8]) -> Result<Received> {
     frames.finish()?;
     let incoming = Incoming::open(&stream[..])?;
     let options = VolumeOptions { digests: false, ..incoming.volume().options.clone() };
-    incoming.receive(&MemoryStore::new(options), &ReceiveOptions::default(), &mut |_| ())
+    incoming.receive(
+        &MemoryStore::new(options),
+        &ReceiveOptions { now: Timestamp(i64::MAX), ..ReceiveOptions::default() },
+        &mut |_| (),
+    )
 }

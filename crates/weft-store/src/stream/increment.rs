@@ -4,18 +4,20 @@
 //! row here must be that one: numbers of inodes mean nothing in another volume, even in one of the
 //! same content. Rows that change are few, so they lie in memory until the part is whole.
 
+use super::attributes::{self, Total};
+use super::bounds::refuse_taken_names;
 use super::codec::row_digest;
 use super::extents;
 use super::record::{Part, Record, StreamCommit};
 use super::shape::refuse_row;
-use super::whole::{COOKIE_MIN, XATTR_BYTES_MAX, pin};
+use super::whole::{COOKIE_MIN, pin};
 use super::writing::Pending;
 use super::wrong;
 use crate::Name;
 use crate::batch::{ExtentChange, InodeChange, NameChange, XattrChange};
 use crate::error::{Error, Result};
 use crate::row::{Cookie, Ino, InodeRow, NameRow};
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Store, VolumeOptions};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,7 +30,7 @@ const LAST: u64 = i64::MAX.unsigned_abs();
 pub(super) struct Increment<'a> {
     store: &'a dyn Store,
     part: Part,
-    block_size: u32,
+    options: VolumeOptions,
     pending: Pending<'a>,
     /// Inodes that the part names.
     changed: BTreeMap<Ino, Changed>,
@@ -58,8 +60,10 @@ struct Changed {
 /// The inode that records are of.
 struct Current {
     row: InodeRow,
-    /// Attributes that it has so far.
-    xattrs: FxHashSet<Name>,
+    /// Attributes that it has so far, each with the length of its value.
+    xattrs: FxHashMap<Name, usize>,
+    /// Bytes of those that came.
+    total: Total,
     seen: FxHashSet<Name>,
     held: u64,
     cleared: Vec<Range<u64>>,
@@ -72,11 +76,12 @@ impl<'a> Increment<'a> {
     pub(super) fn new(store: &'a dyn Store, part: Part) -> Result<Increment<'a>> {
         let header = store.header()?;
         refuse_base(store, &part)?;
+        refuse_taken_names(&part, store)?;
         let pending = Pending::new(store, part.to.time, Durability::Durable)?;
         Ok(Increment {
             store,
             part,
-            block_size: header.options.block_size,
+            options: header.options,
             pending,
             changed: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -110,7 +115,7 @@ impl<'a> Increment<'a> {
 
     fn inode(&mut self, base: Option<Digest>, row: InodeRow) -> Result<()> {
         self.end_inode()?;
-        refuse_row(&row, self.part.next_id, self.block_size)?;
+        refuse_row(&row, self.part.next_id, &self.options)?;
         let there = self.store.row_of(row.ino)?;
         let old = self.compared(row.ino, there.clone(), base)?;
         // One of another generation had been removed in between, and was brought back.
@@ -118,7 +123,8 @@ impl<'a> Increment<'a> {
             return Err(wrong(&format!("inode {} becomes another one", row.ino.0)));
         }
         let mut current = Current {
-            xattrs: FxHashSet::default(),
+            xattrs: FxHashMap::default(),
+            total: Total::default(),
             seen: FxHashSet::default(),
             held: 0,
             cleared: Vec::new(),
@@ -127,7 +133,8 @@ impl<'a> Increment<'a> {
         };
         match (&old, there) {
             (Some(old), _) => {
-                current.xattrs = self.store.xattrs(old.ino)?.into_iter().map(|(name, _)| name).collect();
+                current.xattrs =
+                    self.store.xattrs(old.ino)?.into_iter().map(|(name, value)| (name, value.len())).collect();
                 current.held = if old.inline.is_some() { 0 } else { old.allocated };
             }
             // What was deleted while it was open is of no more use.
@@ -193,11 +200,15 @@ impl<'a> Increment<'a> {
         let current = self.inode.as_mut().ok_or_else(|| wrong("an attribute is of nothing"))?;
         let ino = current.row.ino;
         let is_new = current.seen.insert(name.clone());
-        let is_there = match &value {
-            Some(_) => current.xattrs.insert(name.clone()) || is_new,
-            None => current.xattrs.remove(&name),
+        let fits = match &value {
+            Some(value) => {
+                attributes::refuse(&current.row, &name, value)?;
+                current.xattrs.insert(name.clone(), value.len());
+                current.total.add(&name, value.len())
+            }
+            None => current.xattrs.remove(&name).is_some(),
         };
-        if !is_new || !is_there || value.as_ref().is_some_and(|value| value.len() > XATTR_BYTES_MAX) {
+        if !is_new || !fits {
             return Err(wrong(&format!("inode {} has attributes that are none", ino.0)));
         }
         // Of an orphan that was there, it is removed already.
@@ -245,6 +256,10 @@ impl<'a> Increment<'a> {
     fn end_inode(&mut self) -> Result<()> {
         let Some(Current { row, xattrs, held, .. }) = self.inode.take() else { return Ok(()) };
         let stored = row.inline.as_ref().map_or(0, |inline| inline.len() as u64);
+        let mut total = Total::default();
+        if !xattrs.iter().all(|(name, length)| total.add(name, *length)) {
+            return Err(wrong(&format!("inode {} has more bytes of attributes than any can have", row.ino.0)));
+        }
         if xattrs.len() as u64 != u64::from(row.xattrs) || held + stored != row.allocated {
             return Err(wrong(&format!("inode {} lacks attributes or blocks, or has too many", row.ino.0)));
         }

@@ -1,15 +1,16 @@
 //! Receiving: records become commits of a volume.
 
+use super::bounds::{refuse_later, refuse_part, shorten_holds};
 use super::codec::RecordReader;
 use super::frame::FrameReader;
 use super::increment::{Increment, refuse_base};
 use super::record::{Part, Record, StreamCommit, StreamCounts, StreamVolume};
-use super::shape::refuse_part;
 use super::whole::Whole;
 use super::wrong;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Progress;
 use crate::past::HistoryFor;
+use crate::row::Timestamp;
 use crate::store::Store;
 use std::io::Read;
 
@@ -27,6 +28,8 @@ pub struct ReceiveOptions {
     /// The rule by which a new volume keeps history. Where the stream has snapshots, that of the
     /// volume that was sent, if this says none.
     pub history: Option<String>,
+    /// The time. Commits that are later by more than a day are refused.
+    pub now: Timestamp,
 }
 
 /// A stream that was received.
@@ -89,11 +92,13 @@ impl<R: Read> Incoming<R> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Received> {
         self.refuse_other_options(store)?;
+        refuse_later(self.volume.created, options.now)?;
         self.skip_received(store, progress)?;
         let from = self.from();
         let (mut to, mut parts, mut snapshots, mut counts) = (None, 0, 0, StreamCounts::default());
-        while let Some(part) = self.next.take() {
-            refuse_part(&part)?;
+        while let Some(mut part) = self.next.take() {
+            refuse_part(&part, store, options.now)?;
+            shorten_holds(&mut part, options.now);
             if to.is_some() && to != part.from {
                 return Err(wrong("a part does not begin where the one before ends"));
             }

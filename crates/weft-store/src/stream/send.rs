@@ -93,19 +93,27 @@ fn plan(store: &dyn Store, header: &Header, selection: &Selection) -> Result<Vec
     }
     snapshots.entry(selection.to).or_default();
     let mut from = selection.from.map(|from| commit(store, from)).transpose()?;
-    if from.is_some_and(|from| from.root.is_none()) {
-        return Err(Error::Unusable(
-            "this volume keeps no digests, so that nobody could tell what a stream of changes begins from; send all \
-             of it"
-                .into(),
-        ));
-    }
     let (next_id, bytes_about) = (header.counters.next_id, header.counters.bytes_used);
     let part = |(to, snapshots)| {
         let to = commit(store, to)?;
         Ok(Part { from: from.replace(to), to, next_id, bytes_about, snapshots })
     };
-    snapshots.into_iter().map(part).collect()
+    let parts = snapshots.into_iter().map(part).collect::<Result<Vec<_>>>()?;
+    refuse_no_digest(&parts)?;
+    Ok(parts)
+}
+
+/// Refuses parts that nobody could receive: changes from a tree without a digest.
+fn refuse_no_digest(parts: &[Part]) -> Result<()> {
+    let of_changes = parts.iter().filter_map(|part| part.from);
+    match of_changes.into_iter().any(|from| from.root.is_none()) {
+        true => Err(Error::Unusable(
+            "this volume keeps no digests, so that nobody could tell what a stream of changes begins from; send all \
+             of it, without --from and --snapshots"
+                .into(),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// A path of `ino` as of the commit that `then` shows. The names that an inode has lost are found

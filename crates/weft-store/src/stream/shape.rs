@@ -4,43 +4,24 @@
 //! each inode has as many names as its row says, each directory one name and as many entries, and
 //! all lead to the root.
 
-use super::record::Part;
+use super::bounds::FIRST_ID;
 use super::wrong;
 use crate::error::Result;
 use crate::row::{Ino, InodeRow, NameRow};
+use crate::store::VolumeOptions;
 use weft_digest::Kind;
 
-/// Most that the next number for an inode or a cookie may be. No volume comes to it: at a million
-/// new files a second that takes four years. What a mount gives out beyond stays far below the
-/// numbers of virtual inodes, whatever comes in one stream after another.
-pub(super) const NEXT_ID_MAX: u64 = 1 << 47;
+/// Most bytes in the target of a symbolic link (`PATH_MAX` with its NUL).
+const TARGET_BYTES_MAX: usize = 4095;
 
-/// Most that other numbers which a volume counts may be, those of commits.
-const COUNTER_MAX: u64 = 1 << 62;
-
-/// Numbers below this are the root's, and those of cookies of `.` and `..`.
-const FIRST_ID: u64 = 16;
-
-/// Most bytes in the target of a symbolic link, or in the definition of a transformation link.
-const TARGET_BYTES_MAX: usize = 1 << 20;
+/// Most bytes in the definition of a transformation link.
+const DEFINITION_BYTES_MAX: usize = 1 << 20;
 
 /// Largest size of a file.
 const SIZE_MAX: u64 = i64::MAX.unsigned_abs();
 
-/// Refuses a part with counters that no volume has.
-pub(super) fn refuse_part(part: &Part) -> Result<()> {
-    if !(FIRST_ID..=NEXT_ID_MAX).contains(&part.next_id) {
-        return Err(wrong(&format!("the next inode would have number {}, which none can have", part.next_id)));
-    }
-    let numbers = part.from.iter().chain([&part.to]).map(|commit| commit.number.0);
-    match numbers.into_iter().find(|number| *number > COUNTER_MAX) {
-        Some(number) => Err(wrong(&format!("it has a commit {number}, and none has such a number"))),
-        None => Ok(()),
-    }
-}
-
-/// Refuses a row that no volume with these sizes has.
-pub(super) fn refuse_row(row: &InodeRow, next_id: u64, block_size: u32) -> Result<()> {
+/// Refuses a row that no volume with these options has.
+pub(super) fn refuse_row(row: &InodeRow, next_id: u64, options: &VolumeOptions) -> Result<()> {
     let refused = |why: &str| Err(wrong(&format!("inode {} {why}", row.ino.0)));
     if row.ino != Ino::ROOT && !(FIRST_ID..next_id).contains(&row.ino.0) {
         return refused("has a number that none can have");
@@ -58,9 +39,10 @@ pub(super) fn refuse_row(row: &InodeRow, next_id: u64, block_size: u32) -> Resul
     let inline_len = row.inline.as_ref().map_or(0, |inline| inline.len());
     let (stored, is_inline) = (inline_len as u64, row.inline.is_some());
     let is_as_said = match row.kind {
-        Kind::File => !is_inline || row.allocated == stored && stored <= row.size.min(block_size.into()),
+        Kind::File => !is_inline || row.allocated == stored && stored <= row.size.min(options.inline_max.into()),
         Kind::Symlink | Kind::Transformation => {
-            (1..=TARGET_BYTES_MAX).contains(&inline_len) && row.allocated == stored && row.size == stored
+            let most = if row.kind == Kind::Symlink { TARGET_BYTES_MAX } else { DEFINITION_BYTES_MAX };
+            (1..=most).contains(&inline_len) && row.allocated == stored && row.size == stored
         }
         _ => !is_inline && row.allocated == 0,
     };
@@ -179,7 +161,8 @@ mod tests {
 
     fn tree(rows: &[InodeRow], names: &[(u64, u64)]) -> Result<()> {
         let mut shape = Shape::default();
-        rows.iter().try_for_each(|row| refuse_row(row, 100, 4096).and_then(|()| shape.inode(row)))?;
+        rows.iter()
+            .try_for_each(|row| refuse_row(row, 100, &VolumeOptions::default()).and_then(|()| shape.inode(row)))?;
         for (cookie, (parent, ino)) in (3..).zip(names) {
             let kind = rows.iter().find(|row| row.ino.0 == *ino).map_or(Kind::File, |row| row.kind);
             let name = Name::new(format!("n{cookie}").as_bytes()).expect("a name");

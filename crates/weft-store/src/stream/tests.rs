@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Outcome, Repair};
 use crate::memory::MemoryStore;
 use crate::row::{CommitNo, Cookie, Ino, InodeRow, Timestamp};
-use crate::store::{BlockHome, Store, VolumeOptions};
+use crate::store::{BlockHome, Durability, RowStore, Store, VolumeOptions};
 use crate::{HistoryFor, Name, sqlite};
 use proptest::prelude::*;
 use std::path::Path;
@@ -101,13 +101,33 @@ fn stream(head: Vec<Record>, records: &[Record]) -> Vec<u8> {
     bytes
 }
 
+/// Receives `records` as `part`, with the digest of the tree that they make. `scratch` tells that
+/// digest as it refuses another one. It is `store` where a refusal changes nothing.
+fn receive_as(part: Part, records: &[Record], (scratch, store): (&dyn Store, &dyn Store)) -> Result<()> {
+    let with = |root: Digest, store: &dyn Store| {
+        let part = Part { to: StreamCommit { root: Some(root), ..part.to }, ..part.clone() };
+        receive(&stream(vec![volume(), Record::Part(part)], records), store)
+    };
+    let told = with([0; 32], scratch).expect_err("another digest").to_string();
+    let hex = told.strip_prefix("the tree would have digest ").and_then(|told| told.get(..64));
+    let Some(hex) = hex else { return with([0; 32], store) };
+    let byte = |at: usize| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("two digits");
+    with(std::array::from_fn(byte), store)
+}
+
+/// Receives a whole tree into the new volume `store`.
+fn receive_tree(part: Part, records: &[Record], store: &dyn Store) -> Result<()> {
+    let directory = tempfile::tempdir().expect("a directory");
+    receive_as(part, records, (&*new_store(&directory.path().join("scratch")), store))
+}
+
 fn receive(bytes: &[u8], store: &dyn Store) -> Result<()> {
     Incoming::open(bytes)?.receive(store, &ReceiveOptions::default(), &mut |_| ()).map(drop)
 }
 
 fn whole(records: &[Record]) -> Result<()> {
     let head = vec![volume(), Record::Part(part(None, commit(5, None)))];
-    receive(&stream(head, records), &MemoryStore::new(options()))
+    receive(&stream(head, records), &MemoryStore::new(VolumeOptions { digests: false, ..options() }))
 }
 
 #[track_caller]
@@ -139,7 +159,7 @@ fn a_tree_that_takes_several_commits_is_received_and_sent_on_as_it_came() {
     let store = new_store(&path);
     let snapshot = Snapshot { name: b"monday".to_vec(), made: Timestamp(1), held_until: None };
     let first = Part { snapshots: vec![snapshot], ..part(None, commit(5, None)) };
-    receive(&stream(vec![volume(), Record::Part(first)], &tree()), &*store).expect("received");
+    receive_tree(first, &tree(), &*store).expect("received");
     let header = store.header().expect("readable");
     assert!(header.commit.0 > 5, "in several commits");
     assert_eq!((header.counters.next_id, header.counters.inodes_used), (100, 6));
@@ -214,6 +234,9 @@ fn rows_that_no_volume_has_are_refused() {
         (2, &|row| row.size = 4),
         (2, &|row| row.ino = Ino(0)),
         (2, &|row| row.ino = Ino(100)),
+        (2, &|row| row.ino = Ino(15)),
+        (2, &|row| (row.inline, row.size, row.allocated) = (Some(Slice::from(vec![0; 101])), 101, 101)),
+        (9, &|row| (row.inline, row.size, row.allocated) = (Some(Slice::from(vec![b'a'; 4096])), 4096, 4096)),
         (2, &|row| row.ino = Ino(1 << 48)),
         (5, &|row| row.kind = Kind::Fifo),
         (5, &|row| row.size = 8 * BLOCK),
@@ -282,8 +305,7 @@ proptest! {
 /// A volume with the tree, and the commit that it is at.
 fn base(path: &Path) -> (Arc<dyn Store>, StreamCommit) {
     let store = new_store(path);
-    let head = vec![volume(), Record::Part(part(None, commit(5, None)))];
-    receive(&stream(head, &tree()), &*store).expect("received");
+    receive_tree(part(None, commit(5, None)), &tree(), &*store).expect("received");
     let root = store.digest(Ino::ROOT).expect("readable");
     (store, commit(5, root))
 }
@@ -300,8 +322,7 @@ fn changed(old: &InodeRow, change: impl FnOnce(&mut InodeRow)) -> Record {
 }
 
 fn changes(store: &dyn Store, from: StreamCommit, records: &[Record]) -> Result<()> {
-    let head = vec![volume(), Record::Part(part(Some(from), commit(6, None)))];
-    receive(&stream(head, records), store)
+    receive_as(part(Some(from), commit(6, None)), records, (store, store))
 }
 
 /// Moves a file, removes a link, adds a directory, changes blocks and attributes.
@@ -408,7 +429,10 @@ fn changes_of_another_commit_or_of_other_rows_are_refused() {
 #[test]
 fn numbers_that_no_volume_comes_to_are_refused() {
     let part = part(None, commit(5, None));
-    let with = |part: Part| receive(&stream(vec![volume(), Record::Part(part)], &tree()), &MemoryStore::new(options()));
+    let with = |part: Part| {
+        let store = MemoryStore::new(VolumeOptions { digests: false, ..options() });
+        receive(&stream(vec![volume(), Record::Part(part)], &tree()), &store)
+    };
     with(Part { next_id: 1 << 47, ..part.clone() }).expect("received");
     for next_id in [0, 15, (1 << 47) + 1, 1 << 62, i64::MAX.unsigned_abs()] {
         refused(with(Part { next_id, ..part.clone() }));
@@ -416,7 +440,7 @@ fn numbers_that_no_volume_comes_to_are_refused() {
     refused(with(Part { to: commit((1 << 62) + 1, None), ..part }));
     let directory = tempfile::tempdir().expect("a directory");
     let (store, from) = base(&directory.path().join("v"));
-    let part = Part { next_id: (1 << 47) + 1, ..super::tests::part(Some(from), commit(6, None)) };
+    let part = Part { next_id: (1 << 47) + 1, ..super::tests::part(Some(from), commit(6, from.root)) };
     refused(receive(&stream(vec![volume(), Record::Part(part)], &some_changes(&*store)), &*store));
     assert_eq!(store.header().expect("readable").counters.next_id, 100);
 }
@@ -438,6 +462,190 @@ fn an_entry_at_the_position_of_one_that_stays_is_refused() {
 }
 
 #[test]
+fn attributes_that_no_mount_sets_are_refused() {
+    let of = |at: usize, attributes: &[(&str, Vec<u8>)]| {
+        let mut tree = tree();
+        tree.retain(|record| !matches!(record, Record::Xattr { .. }));
+        let Record::Inode { row, .. } = &mut tree[2] else { panic!("no inode") };
+        row.xattrs = 0;
+        let Record::Inode { row, .. } = &mut tree[at] else { panic!("no inode") };
+        row.xattrs = u32::try_from(attributes.len()).expect("few");
+        let records = attributes.iter().map(|(name, value)| Record::Xattr {
+            name: Name::of_xattr(name.as_bytes()).expect("a name"),
+            value: Some(value.clone()),
+        });
+        tree.splice(at + 1..at + 1, records);
+        whole(&tree)
+    };
+    let entry = |tag: u16, bits: u16| [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &[0xff; 4]].concat();
+    let acl = |entries: &[(u16, u16)]| {
+        let entries = entries.iter().flat_map(|(tag, bits)| entry(*tag, *bits));
+        [2, 0, 0, 0].into_iter().chain(entries).collect::<Vec<u8>>()
+    };
+    let minimal = acl(&[(1, 7), (4, 5), (32, 0)]);
+    let (access, default) = ("system.posix_acl_access", "system.posix_acl_default");
+    of(2, &[(access, acl(&[(1, 7), (2, 7), (4, 5), (16, 7), (32, 0)]))]).expect("received");
+    of(1, &[(access, minimal.clone()), (default, minimal.clone())]).expect("received");
+    of(2, &[("security.x", vec![1]), ("trusted.x", Vec::new())]).expect("received");
+    for name in ["bogus", "user", "user.", "system.x", "trusted."] {
+        refused(of(2, &[(name, vec![1])]));
+    }
+    refused(of(2, &[(default, minimal.clone())]));
+    refused(of(3, &[("user.long", vec![0; (64 << 10) + 1])]));
+    for junk in [
+        b"junk".to_vec(),
+        Vec::new(),
+        minimal[..minimal.len() - 1].to_vec(),
+        [&[3], &minimal[1..]].concat(),
+        acl(&[(4, 5), (1, 7), (32, 0)]),
+        acl(&[(1, 8), (4, 5), (32, 0)]),
+        acl(&[(1, 7), (2, 7), (4, 5), (32, 0)]),
+        acl(&[(1, 7), (4, 5), (32, 0), (64, 0)]),
+    ] {
+        refused(of(2, &[(access, junk)]));
+    }
+}
+
+#[test]
+fn an_inode_has_no_more_bytes_of_attributes_than_a_mount_takes() {
+    let with = |count: u32, length: usize| {
+        let names = (0..count).map(|number| format!("user.{number:05}"));
+        let attributes = names.map(|name| xattr(&name, Some(&"x".repeat(length)))).collect::<Vec<_>>();
+        let mut tree = tree();
+        let Record::Inode { row, .. } = &mut tree[5] else { panic!("no inode") };
+        row.xattrs = count;
+        tree.splice(6..6, attributes.clone());
+        let directory = tempfile::tempdir().expect("a directory");
+        let (store, from) = base(&directory.path().join("v"));
+        let mut changed = vec![changed(&self::row(&*store, 18), |row| row.xattrs = count)];
+        changed.extend(attributes);
+        (whole(&tree), changes(&*store, from, &changed))
+    };
+    let (whole, changes) = with(16, 64 << 10);
+    whole.and(changes).expect("received");
+    for (count, length) in [(18, 64 << 10), (6400, 1)] {
+        let (whole, changes) = with(count, length);
+        refused(whole);
+        refused(changes);
+    }
+}
+
+#[test]
+fn bytes_in_rows_and_attributes_end_a_commit() {
+    let commits = |inline: usize, attribute: usize| {
+        let content = Slice::from(vec![7; inline]);
+        let file_of =
+            |number, bytes: u64| InodeRow { xattrs: 1, inline: Some(content.clone()), ..file(number, bytes, bytes) };
+        let records = [
+            inode(directory(1, 1, 2, 2)),
+            inode(InodeRow { xattrs: 0, ..file_of(16, inline as u64) }),
+            inode(file_of(17, inline as u64)),
+            xattr("user.a", Some(&"x".repeat(attribute))),
+            Record::Directory { ino: Ino(1) },
+            name("a", 16, Kind::File, 30),
+            name("b", 17, Kind::File, 31),
+        ];
+        let options = VolumeOptions { block_size: 4 << 20, inline_max: 4 << 20, digests: false, ..options() };
+        let Record::Volume(told) = volume() else { panic!("no volume") };
+        let head = vec![
+            Record::Volume(StreamVolume { options: options.clone(), ..told }),
+            Record::Part(part(None, commit(5, None))),
+        ];
+        let store = MemoryStore::new(options);
+        receive(&stream(head, &records), &store).expect("received");
+        store.header().expect("readable").commit.0
+    };
+    assert_eq!(commits(2 << 20, 1), commits(1, 1) + 1);
+}
+
+/// A part with a snapshot.
+fn with_snapshot(name: &[u8], held_until: Option<Timestamp>) -> Part {
+    let snapshot = Snapshot { name: name.to_vec(), made: Timestamp(1), held_until };
+    Part { snapshots: vec![snapshot], ..part(None, commit(5, None)) }
+}
+
+#[test]
+fn snapshots_that_nobody_can_make_are_refused() {
+    let receive = |part: Part| {
+        let store = MemoryStore::new(VolumeOptions { digests: false, ..options() });
+        receive(&stream(vec![volume(), Record::Part(part)], &tree()), &store)
+    };
+    for name in ["", ".", "a/b", "a\n", "now", "yesterday", "today", "@5", "-1h", "1h", "2026-11-28", "12:30"] {
+        refused(receive(with_snapshot(name.as_bytes(), None)));
+    }
+    refused(receive(with_snapshot(b"\xff", None)));
+    let mut twice = with_snapshot(b"a", None);
+    twice.snapshots.push(twice.snapshots[0].clone());
+    receive(twice).expect_err("a name twice");
+}
+
+#[test]
+fn a_hold_lasts_ten_years_at_most() {
+    let held = |until: i64| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let store = new_store(&directory.path().join("v"));
+        receive_tree(with_snapshot(b"a", Some(Timestamp(until))), &tree(), &*store).expect("received");
+        store.pins().expect("readable")[0].held_until.expect("held").0
+    };
+    // Now is 1970.
+    assert_eq!(held(1 << 50), 1 << 50);
+    assert_eq!(held(i64::MAX), 3653 * 86_400 * 1_000_000_000);
+}
+
+#[test]
+fn times_in_the_future_are_refused() {
+    let day = 86_400 * 1_000_000_000;
+    let received = |part: Part, created: i64| {
+        let Record::Volume(told) = volume() else { panic!("no volume") };
+        let head = vec![Record::Volume(StreamVolume { created: Timestamp(created), ..told }), Record::Part(part)];
+        receive(&stream(head, &tree()), &MemoryStore::new(VolumeOptions { digests: false, ..options() }))
+    };
+    let at = |time| part(None, StreamCommit { time: Timestamp(time), ..commit(5, None) });
+    received(at(day), day).expect("received");
+    received(at(i64::MIN), 0).expect("received");
+    let made = |made: i64| {
+        let mut part = with_snapshot(b"a", None);
+        part.snapshots[0].made = Timestamp(made);
+        part
+    };
+    for refused in [received(at(day + 1), 0), received(at(5), day + 1), received(made(i64::MAX), 0)] {
+        let error = refused.expect_err("the future").to_string();
+        assert!(error.contains("in the future"), "{error}");
+    }
+}
+
+#[test]
+fn a_part_without_a_digest_is_refused_where_there_are_digests() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (store, from) = base(&directory.path().join("v"));
+    let parts = [part(None, commit(5, None)), part(Some(from), commit(6, None))];
+    for part in parts {
+        let records = if part.from.is_some() { some_changes(&*store) } else { tree() };
+        let error = receive(&stream(vec![volume(), Record::Part(part)], &records), &*store).expect_err("no digest");
+        assert!(error.to_string().contains("no digest of its tree"), "{error}");
+    }
+}
+
+#[test]
+fn snapshots_of_a_volume_without_digests_are_not_sent() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("v");
+    let no_digests = VolumeOptions { digests: false, ..options() };
+    sqlite::create(&path, &no_digests, (0, 0), Timestamp(5)).expect("made");
+    let store: Arc<dyn Store> = sqlite::open(&path).expect("opened").store;
+    receive(&stream(vec![volume(), Record::Part(with_snapshot(b"a", None))], &tree()), &*store).expect("received");
+    let mut next = super::writing::Pending::new(&*store, Timestamp(9000), Durability::Durable).expect("begun");
+    next.commit(None).expect("committed");
+    let to = store.header().expect("readable").commit;
+    let selection = Selection { from: None, to, snapshots: true };
+    let mut out = Vec::new();
+    let error = send((&store, true), &selection, &mut out, &mut |_| ()).expect_err("nobody could receive it");
+    assert!(error.to_string().contains("keeps no digests"), "{error}");
+    assert!(out.is_empty());
+    send((&store, true), &Selection { snapshots: false, ..selection }, &mut out, &mut |_| ()).expect("sent");
+}
+
+#[test]
 fn a_stream_ends_with_its_end() {
     let mut bytes = Vec::new();
     let mut out = RecordWriter::new(FrameWriter::new(&mut bytes).expect("written"));
@@ -448,5 +656,5 @@ fn a_stream_ends_with_its_end() {
     out.put(&Record::End).expect("written");
     out.put(&Record::End).expect("written");
     out.finish().expect("written");
-    refused(receive(&bytes, &MemoryStore::new(options())));
+    refused(receive(&bytes, &MemoryStore::new(VolumeOptions { digests: false, ..options() })));
 }

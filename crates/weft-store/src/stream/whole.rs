@@ -1,6 +1,7 @@
 //! Receiving a whole tree into a new volume: in several commits, so that not all of its rows lie in
 //! memory. Inodes come first, each with all that it has, then the entries of directories.
 
+use super::attributes::{self, Total};
 use super::record::{Part, Record, Snapshot};
 use super::shape::{Shape, refuse_row};
 use super::writing::Pending;
@@ -10,27 +11,24 @@ use crate::batch::{InodeChange, NameChange, XattrChange};
 use crate::error::Result;
 use crate::past::{HistoryChange, HistoryFor, Pin, PinKind};
 use crate::row::{CommitNo, Cookie, Ino, InodeRow, NameRow};
-use crate::store::{Durability, Store};
+use crate::store::{Durability, Store, VolumeOptions};
 use rustc_hash::FxHashSet;
 use weft_digest::Kind;
 
 /// Rows of one commit, about; a few in tests, so that a small tree takes several.
 const ROWS_MAX: usize = if cfg!(test) { 3 } else { 50_000 };
 
-/// Bytes in blocks of one commit, about.
-const BYTES_MAX: u64 = 128 << 20;
+/// Bytes of one commit, about: in blocks, in rows and in attributes.
+const BYTES_MAX: u64 = if cfg!(test) { 1 } else { 128 } << 20;
 
 /// Cookies below this are never given out.
 pub(super) const COOKIE_MIN: u64 = 3;
-
-/// Most bytes in an extended attribute (`XATTR_SIZE_MAX` of Linux).
-pub(super) const XATTR_BYTES_MAX: usize = 64 << 10;
 
 /// A tree that is being received.
 pub(super) struct Whole<'a> {
     store: &'a dyn Store,
     part: Part,
-    block_size: u32,
+    options: VolumeOptions,
     pending: Pending<'a>,
     shape: Shape,
     inode: Option<Current>,
@@ -45,6 +43,8 @@ struct Current {
     row: InodeRow,
     xattrs: u32,
     last_xattr: Option<Name>,
+    /// Bytes of attributes so far.
+    total: Total,
     held: u64,
     next_index: u64,
 }
@@ -60,12 +60,12 @@ impl<'a> Whole<'a> {
     /// Begins to fill `store`, which is new.
     pub(super) fn new(store: &'a dyn Store, part: Part) -> Result<Whole<'a>> {
         let pending = Pending::new(store, part.to.time, Durability::Eventual)?;
-        let block_size = store.header()?.options.block_size;
+        let options = store.header()?.options;
         let (shape, inode, directory) = (Shape::default(), None, None);
         Ok(Whole {
             store,
             part,
-            block_size,
+            options,
             pending,
             shape,
             inode,
@@ -95,14 +95,14 @@ impl<'a> Whole<'a> {
 
     fn inode(&mut self, row: InodeRow) -> Result<()> {
         self.end_inode()?;
-        refuse_row(&row, self.part.next_id, self.block_size)?;
+        refuse_row(&row, self.part.next_id, &self.options)?;
         self.shape.inode(&row)?;
         self.commit_some()?;
         self.bytes_used = self.bytes_used.checked_add(row.allocated).ok_or_else(|| wrong("it holds too much"))?;
         self.inodes_used += 1;
         self.last = row.ino;
         let xattrs = row.xattrs;
-        self.inode = Some(Current { row, xattrs, last_xattr: None, held: 0, next_index: 0 });
+        self.inode = Some(Current { row, xattrs, last_xattr: None, total: Total::default(), held: 0, next_index: 0 });
         Ok(())
     }
 
@@ -113,6 +113,7 @@ impl<'a> Whole<'a> {
         if xattrs > 0 || has_blocks && held != row.allocated {
             return Err(wrong(&format!("inode {} lacks attributes or blocks, or has too many", row.ino.0)));
         }
+        self.pending.bytes += row.inline.as_ref().map_or(0, |inline| inline.len() as u64);
         self.pending.batch.inodes.push(InodeChange::Put(row));
         Ok(())
     }
@@ -120,10 +121,13 @@ impl<'a> Whole<'a> {
     fn xattr(&mut self, name: Name, value: Vec<u8>) -> Result<()> {
         let current = self.inode.as_mut().ok_or_else(|| wrong("an attribute is of nothing"))?;
         let is_next = current.last_xattr.as_ref().is_none_or(|last| *last < name);
-        let left = current.xattrs.checked_sub(1).filter(|_| is_next && value.len() <= XATTR_BYTES_MAX);
+        attributes::refuse(&current.row, &name, &value)?;
+        let fits = is_next && current.total.add(&name, value.len());
+        let left = current.xattrs.checked_sub(1).filter(|_| fits);
         let ino = current.row.ino;
         current.xattrs = left.ok_or_else(|| wrong(&format!("inode {} has attributes that are none", ino.0)))?;
         current.last_xattr = Some(name.clone());
+        self.pending.bytes += (name.as_bytes().len() + value.len()) as u64;
         self.pending.batch.xattrs.push(XattrChange { ino, name, value: Some(value) });
         Ok(())
     }
@@ -164,6 +168,7 @@ impl<'a> Whole<'a> {
         directory.after = cookie;
         let row = NameRow { parent: directory.ino, name, ino, kind, cookie };
         self.shape.name(&row)?;
+        self.pending.bytes += row.name.as_bytes().len() as u64;
         self.pending.batch.names.push(NameChange::Put(row));
         self.commit_some()
     }

@@ -24,7 +24,7 @@ pub(super) struct Pending<'a> {
     queued: usize,
     /// Blocks of this commit, by where they were put.
     places: FxHashMap<(Ino, u64), BlockRef>,
-    /// Bytes of blocks so far.
+    /// Bytes of blocks so far, and those that whoever fills the batch adds.
     pub(super) bytes: u64,
 }
 

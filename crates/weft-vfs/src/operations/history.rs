@@ -5,9 +5,6 @@ use weft_store::history::Rule;
 use weft_store::{CommitNo, HistoryChange, HistoryFor, Moment, Pin, PinKind, Timestamp};
 use weft_tree::{Error, Result};
 
-/// Bytes in the name of a snapshot.
-const NAME_BYTES_MAX: usize = 255;
-
 impl Vfs {
     /// Keeps history by `rule` from now on, or by that rule instead of another one; for `readers`,
     /// or for those who may read it already. Refused if it is no rule; other errors as of
@@ -82,28 +79,12 @@ impl Vfs {
 
 /// Refuses a name by which a snapshot could not be found again.
 fn refuse_name(name: &str) -> Result<()> {
-    let is_path = name.contains(['/', '\0']) || matches!(name, "." | "..");
-    let is_found = name.parse::<Moment>().is_ok_and(|moment| moment == Moment::Snapshot(name.to_owned()));
-    match is_found
-        && !is_path
-        && !is_like_a_moment(name)
-        && name.len() <= NAME_BYTES_MAX
-        && !name.contains(char::is_control)
-    {
+    match Moment::can_name_snapshot(name) {
         true => Ok(()),
         false => Err(refused(format!(
             "'{name}' cannot be the name of a snapshot: it must be no time and no path, and not begin with '@' or '-'"
         ))),
     }
-}
-
-/// True of a name that people take for a moment, though it is read as none: a length of time
-/// ('1h'), a clock ('12:30'), or a date that is cut short ('2026-11').
-fn is_like_a_moment(name: &str) -> bool {
-    let is_span = format!("-{name}").parse::<Moment>().is_ok();
-    let of_clocks = |byte: u8| byte.is_ascii_digit() || b"-:/.+TtZz ".contains(&byte);
-    let is_clock = name.contains(':') || name.as_bytes().get(4) == Some(&b'-');
-    is_span || name.bytes().all(of_clocks) && is_clock || matches!(name, "today" | "tomorrow")
 }
 
 fn refused(why: String) -> Error {

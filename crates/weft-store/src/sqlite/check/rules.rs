@@ -62,7 +62,8 @@ pub(super) const VALUES: &[Rule] = &[
         &["UPDATE volume SET next_id = 1 + max(15, coalesce((SELECT max(ino) FROM fileatt), 0), \
            coalesce((SELECT max(cookie) FROM naming), 0), coalesce((SELECT max(ino) FROM extents), 0))"],
     ),
-    // As `COUNTER_MAX` and `NEXT_ID_MAX` of streams. The rows that such a counter gave out may be many.
+    // The bounds are `NEXT_ID_MAX` and `COUNTER_MAX` of streams. No repair: rows may have such
+    // numbers already.
     rule(
         "SELECT NULL, NULL, printf('the next %s is %d, and no volume comes that far: copy its files to a new one', \
          what, n) FROM (SELECT 'id' AS what, next_id AS n, 1 << 47 AS most FROM volume \
