@@ -127,7 +127,8 @@ fn node(vfs: &Vfs, (model, told): (&Model, Told<'_>), ino: Ino, id: NodeId, path
 }
 
 /// The permissions that are right for a node that was `then` and is `now`, where `told` are told:
-/// none that it had not, and all that it had if it has the same now.
+/// none that it had not, and all that it had if it has the same now. What is gone may have had
+/// others at its last commit.
 fn rights_left(told: u32, then: &Node, now: Option<&Node>) -> u32 {
     let had = match then.kind {
         Kind::Directory | Kind::Symlink => then.permissions,
@@ -135,7 +136,7 @@ fn rights_left(told: u32, then: &Node, now: Option<&Node>) -> u32 {
         _ => then.permissions & !0o6000,
     };
     let rights = |node: &Node| (node.uid, node.gid, node.permissions & 0o777);
-    let is_same = now.is_none_or(|now| !now.is_live() || rights(now) == rights(then));
+    let is_same = now.is_none_or(|now| now.is_live() && rights(now) == rights(then));
     match told & !had == 0 && !is_same {
         true => told,
         false => had,
