@@ -51,7 +51,8 @@ fn receive(arguments: &Receive) -> Result<ExitCode> {
         Err(error) => match interrupt.signal() {
             Some(signal) => {
                 tracing::warn!(
-                    "interrupted: nothing more was received; a whole part of an increment stays, and the same stream goes on from there"
+                    "interrupted: nothing more was received; a whole part of an increment stays, and the same stream goes \
+                     on from there"
                 );
                 Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)))
             }

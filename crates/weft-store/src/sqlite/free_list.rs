@@ -11,7 +11,7 @@
 //! says nothing. While the log is copied there is none, since of pages that were not synced any may
 //! reach the disk.
 
-use super::pages::{Committed, HEADER_BYTES, PageSet, word};
+use super::pages::{Committed, PageSet, header, word};
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io;
@@ -33,13 +33,6 @@ struct List {
     pages: PageSet,
     /// The reason that it cannot be right, if so.
     wrong: Option<String>,
-}
-
-/// The header of the database `file`, where the seal lies.
-pub(super) fn header(file: &File) -> io::Result<[u8; HEADER_BYTES]> {
-    let mut header = [0; HEADER_BYTES];
-    file.read_exact_at(&mut header, 0)?;
-    Ok(header)
 }
 
 /// The seal of a `list` below `header`.

@@ -1,7 +1,7 @@
 //! Pages of the database by their numbers, and as the last commit left them.
 //!
-//! What is read here goes past SQLite, by files of this process: closing a file of the database
-//! drops SQLite's locks on it, so that nothing may have it open.
+//! They are read past SQLite, by files of this process: closing a file of the database drops
+//! SQLite's locks on it, so that nothing may have it open.
 
 use super::wal::Wal;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// Bytes of the header of a database.
-pub(super) const HEADER_BYTES: usize = 100;
+const HEADER_BYTES: usize = 100;
 
 /// Pages of a database, a bit each.
 #[derive(Debug)]
@@ -54,9 +54,7 @@ pub(super) struct Committed<'a> {
 impl<'a> Committed<'a> {
     /// The pages of `file` by itself.
     pub(super) fn alone(file: &'a File) -> io::Result<Committed<'a>> {
-        let mut header = [0; HEADER_BYTES];
-        file.read_exact_at(&mut header, 0)?;
-        let page_bytes = page_bytes(&header);
+        let page_bytes = page_bytes(&header(file)?);
         let last = u32::try_from(file.metadata()?.len() / page_bytes as u64).unwrap_or(u32::MAX);
         Ok(Committed { file, page_bytes, last, wal: None })
     }
@@ -88,13 +86,19 @@ impl<'a> Committed<'a> {
 
     /// Reads page `number` into `page`, which is as long as one.
     pub(super) fn read(&self, number: u32, page: &mut [u8]) -> io::Result<()> {
-        match &self.wal {
-            Some((wal, frames)) if frames.contains_key(&number) => {
-                wal.read_page(page, frames[&number]).map_err(io::Error::other)
-            }
-            _ => self.file.read_exact_at(page, u64::from(number - 1) * self.page_bytes as u64),
+        let frame = self.wal.as_ref().and_then(|(wal, frames)| Some((wal, *frames.get(&number)?)));
+        match frame {
+            Some((wal, offset)) => wal.read_page(page, offset).map_err(io::Error::other),
+            None => self.file.read_exact_at(page, u64::from(number - 1) * self.page_bytes as u64),
         }
     }
+}
+
+/// The header of the database `file`.
+pub(super) fn header(file: &File) -> io::Result<[u8; HEADER_BYTES]> {
+    let mut header = [0; HEADER_BYTES];
+    file.read_exact_at(&mut header, 0)?;
+    Ok(header)
 }
 
 /// Bytes of a page, as `header` says (file format, 1.3.2).

@@ -25,10 +25,10 @@ pub(super) const FIRST_ID: u64 = 16;
 
 const DAY: i64 = 86_400 * 1_000_000_000;
 
-/// How far the clock of a sender may be ahead.
+/// Lead that the clock of a sender may have, in nanoseconds.
 const AHEAD_MAX: i64 = DAY;
 
-/// How long a hold may last from now on, in nanoseconds.
+/// Most time that a hold may last from now on, in nanoseconds.
 const HOLD_MAX: i64 = 3653 * DAY;
 
 /// Refuses a part that no volume sends to `store` at the time `now`.

@@ -11,6 +11,7 @@ use crate::sqlite::free_list;
 use crate::sqlite::gap::Gap;
 use crate::sqlite::layout::beside;
 use crate::sqlite::open::Beside;
+use crate::sqlite::pages;
 use crate::sqlite::waiting::is_held;
 use crate::sqlite::wal::{End, Wal};
 use std::io::{ErrorKind, Read};
@@ -102,7 +103,7 @@ pub(super) fn free_pages(volume: &Beside) -> Result<Option<String>> {
     let file = files::open(files::options().read(true), database).map_err(io)?;
     let state = || -> Result<_> {
         let is_copied = wal.metadata().map_or(true, |wal| wal.len() == 0);
-        Ok((is_copied, free_list::header(&file).map_err(io)?))
+        Ok((is_copied, pages::header(&file).map_err(io)?))
     };
     for _ in 0..TRIES {
         let before = state()?;
