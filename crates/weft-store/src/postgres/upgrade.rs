@@ -15,7 +15,6 @@ use crate::row::CommitNo;
 use crate::sums;
 use crate::tables::{self, Dialect, is_of_versions};
 use crate::upgrade::{Upgrade, Upgraded};
-#[cfg(feature = "testing")]
 use crate::views;
 
 const WHAT: &str = "cannot upgrade the volume";
