@@ -116,7 +116,7 @@ fn edit(path: &Path, table: &str, row: u8, statement: impl FnOnce(&str) -> (Stri
     let Ok(connection) = Connection::open(&files(path)[0]) else { return };
     let key = match table {
         "naming" => "parent || '/' || hex(name)",
-        "extents" => "ino || '/' || idx",
+        "extents" => "ino || '/' || start",
         "xattr" => "ino || '/' || hex(name)",
         "fileatt" => "ino",
         "commits" => "number",

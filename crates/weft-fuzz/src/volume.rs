@@ -1,11 +1,12 @@
 //! A small volume with some of everything, and all that can be done with it.
 
-use crate::{mount, volume_options};
+use crate::{BLOCK_BYTES, mount, volume_options};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_store::memory::MemoryStore;
-use weft_store::{BlockHome, Cookie, Ino, Kind, sqlite};
+use weft_store::parts::store_in_parts;
+use weft_store::{BlockHome, Cookie, Ino, Kind, Maintenance, VolumeOptions, sqlite};
 use weft_vfs::{AllocateMode, Caller, Holds, MakeNode, RenameMode, SetAttributes, SetXattr, Timestamp, Vfs, Whence};
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -74,13 +75,23 @@ pub fn in_memory() -> MemoryStore {
     Arc::into_inner(store).expect("nobody else has it")
 }
 
-/// The volume in files at `path`; tells the content of the files in blocks.
+/// The volume in files at `path`, in one file with blocks that are stored in parts; tells the
+/// content of the files in blocks.
 pub fn in_files(path: &Path, home: BlockHome) -> Contents {
-    sqlite::create(path, &volume_options(home), (0, 0), Timestamp(0)).expect("made");
+    let in_parts = home == BlockHome::Database;
+    let block_size = if in_parts { 4 * BLOCK_BYTES } else { BLOCK_BYTES };
+    let options = VolumeOptions { block_size, ..volume_options(home) };
+    sqlite::create(path, &options, (0, 0), Timestamp(0)).expect("made");
     let store = sqlite::open(path).expect("opens").store;
     let vfs = mount(store, None).expect("mounts");
     let contents = fill(&vfs);
     vfs.close().expect("closed");
+    drop(vfs);
+    if in_parts {
+        let store = sqlite::open(path).expect("opens").store;
+        store_in_parts(&*store, 7).expect("stored");
+        store.close().expect("closed");
+    }
     contents
 }
 

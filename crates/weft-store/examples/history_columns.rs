@@ -20,7 +20,7 @@ const TABLES: [(&str, &str, &[&str]); 3] = [
         &["since", "digest"],
     ),
     ("naming", "parent, name, ino, kind, cookie", &["since"]),
-    ("extents", "ino, idx, block", &["since"]),
+    ("extents", "ino, start, length, block", &["since"]),
 ];
 
 fn main() -> Result<()> {
@@ -76,7 +76,7 @@ fn commit(connection: &Connection, round: i64, since: bool) -> Result<Duration> 
             let now = 1_700_000_000_000_000_000 + ino;
             inodes.execute(params![ino, 5, 0o100644, 0, 0, 1, 0, 4096, 4096, now, now, now, now, 0, 0])?;
             names.execute(params![1, format!("file{ino:07}").as_bytes(), ino, 0o100000, ino])?;
-            extents.execute(params![ino, 0, ino])?;
+            extents.execute(params![ino, 0, 65536, ino])?;
         }
     }
     transaction.commit()?;

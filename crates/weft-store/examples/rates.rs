@@ -89,13 +89,17 @@ fn blocks(store: &dyn Store) -> Result<()> {
     for index in 0..BLOCKS {
         let id = BlockId(1 + index);
         let new = NewBlock::new(id, Ino(2), rope.clone(), 0);
-        batch.extents.push(ExtentChange::Put { ino: Ino(2), index, block: new.at(Place::Database) });
+        batch.extents.push(ExtentChange::Put {
+            ino: Ino(2),
+            span: Span::of_block(index, BLOCK_BYTES as u32),
+            block: new.at(Place::Database),
+        });
         batch.blocks.push(new);
     }
     let megabytes = BLOCKS * BLOCK_BYTES as u64 / 1_000_000;
     timed("64 KiB blocks written, durable", megabytes, "MB", || store.apply(&batch, Durability::Durable))?;
     timed("blocks read and verified, warm", megabytes, "MB", || {
-        let extents = store.extents(Ino(2), 0..BLOCKS)?;
+        let extents = store.extents(Ino(2), 0..u64::MAX)?;
         extents.iter().try_for_each(|(_, block)| store.read_block(block, ReadMode::Blocking).map(|_| ()))
     })?;
     let mut remove = next(store)?;

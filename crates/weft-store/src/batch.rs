@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::past::HistoryChange;
-use crate::row::{BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::row::{BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Span, Timestamp};
 use crate::{BlockId, Name};
 use std::ops::Range;
 use weft_block::Rope;
@@ -11,7 +11,8 @@ use weft_digest::{Digest, Hashed, Parts, Value};
 /// All that one commit changes. Applied as one transaction: all of it or nothing.
 ///
 /// A batch names each inode, each (parent, name) and each (inode, xattr name) at most once. Extents
-/// are changed in two steps: all `Clear`, then all `Put`; an (inode, index) is put at most once.
+/// are changed in two steps: all `Clear`, then all `Put`. Those that are put do not overlap, and what
+/// overlaps one without lying inside it is cleared before.
 /// A removed inode appears in no other change.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -159,23 +160,23 @@ pub enum NameChange {
     },
 }
 
-/// A change of a file's map from block index to block.
+/// A change of a file's map from bytes to blocks.
 #[derive(Clone, Debug)]
 pub enum ExtentChange {
-    /// Forget the blocks of `range` (block indices).
+    /// Forget the extents that start in `range`.
     Clear {
         /// The file.
         ino: Ino,
-        /// Indices; the end may be `u64::MAX`.
+        /// Bytes of the file; the end may be `u64::MAX`.
         range: Range<u64>,
     },
-    /// Index `index` is block `block`: one of this batch's, or one that some extent names already
-    /// (shared).
+    /// The bytes of `span` are block `block`: one of this batch's, or one that some extent names
+    /// already (shared).
     Put {
         /// The file.
         ino: Ino,
-        /// Index: offset in the file divided by the block size.
-        index: u64,
+        /// The bytes that it covers: those past the end of the block are zeros.
+        span: Span,
         /// The block; for one of this batch's own blocks `place` is not yet known and ignored.
         block: BlockRef,
     },

@@ -23,6 +23,8 @@ pub mod memory;
 mod missing;
 mod name;
 mod overlay;
+#[cfg(any(test, feature = "testing"))]
+pub mod parts;
 mod past;
 mod path_walk;
 pub mod postgres;
@@ -59,7 +61,7 @@ pub use past::{
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;
 pub use row::{
-    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OpNo, Place,
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Span,
     Timestamp,
 };
 pub use store::{
@@ -71,4 +73,4 @@ pub use waiting::Waiting;
 pub use weft_digest::{Digest, Kind};
 
 /// Version of the volume format that this program reads and writes.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;

@@ -12,7 +12,9 @@ use crate::Name;
 use crate::batch::{Batch, Counters, ExtentChange, NewBlock};
 use crate::error::{Error, Result};
 use crate::past::{History, PastStore, Pin};
-use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::row::{
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Span, Timestamp,
+};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, ReadMode, RowStore, Space, Transaction, VolumeOptions,
 };
@@ -122,11 +124,11 @@ impl Volume {
             }
         }
         for change in &batch.extents {
-            let ExtentChange::Put { ino, index, block } = change else { continue };
-            self.clear(*ino, *index..index + 1);
+            let ExtentChange::Put { ino, span, block } = change else { continue };
+            self.clear(*ino, span.range());
             let stored = self.blocks.get(&block.id).map(|(stored, _, _)| *stored);
             let stored = stored.ok_or_else(|| Error::Bug(format!("extent names unknown block {}", block.id.0)))?;
-            self.rows.extents.insert((*ino, *index), stored);
+            self.rows.extents.insert((*ino, *span), stored);
             self.refer(block.id, 1);
         }
         Ok(())
@@ -186,7 +188,7 @@ impl RowStore for MemoryStore {
         Ok(self.volume.read().rows.names(parent, after, limit))
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         Ok(self.volume.read().rows.extents(ino, range))
     }
 
@@ -240,7 +242,7 @@ impl PastStore for MemoryStore {
         self.at(commit, |rows| rows.names(parent, after, limit))
     }
 
-    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.at(commit, |rows| rows.extents(ino, range))
     }
 

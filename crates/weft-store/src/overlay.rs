@@ -8,7 +8,7 @@
 use crate::Name;
 use crate::digests::{DigestRows, Inode};
 use crate::error::{Error, Result};
-use crate::row::{BlockId, BlockRef, Ino, InodeRow, NameRow};
+use crate::row::{BlockId, BlockRef, Ino, InodeRow, NameRow, Span};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,8 +40,8 @@ pub(crate) trait Snapshot {
     fn entries(&self, parent: Ino, prefix: &[u8], limit: usize) -> Result<Vec<(Name, Option<Digest>)>>;
     /// Returns the stored branch of the entries of `parent` that begin with `prefix`.
     fn branch(&self, parent: Ino, prefix: &[u8]) -> Result<Option<Vec<u8>>>;
-    /// The blocks of `ino` in `range` of indices, in their order.
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
+    /// The extents of `ino` that start in `range`, in their order.
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>>;
     /// The bytes of a block, verified.
     fn bytes(&self, block: &BlockRef) -> Result<Block>;
     /// Returns the stored node `index` at `level` of a file's tree.
@@ -79,7 +79,7 @@ pub(crate) struct Changes {
     pub(crate) nodes: BTreeMap<(Ino, u32, u64), Option<Bytes>>,
     /// Index from which on the nodes of a level are gone.
     pub(crate) cleared_nodes: BTreeMap<(Ino, u32), u64>,
-    extents: BTreeMap<(Ino, u64), BlockRef>,
+    extents: BTreeMap<(Ino, Span), BlockRef>,
     cleared: FxHashMap<Ino, Vec<Range<u64>>>,
     blocks: FxHashMap<BlockId, Rope>,
 }
@@ -145,8 +145,8 @@ impl<S: Snapshot> Overlay<S> {
     }
 
     /// Puts an extent.
-    pub(crate) fn put_extent(&self, ino: Ino, index: u64, block: BlockRef) {
-        self.changes.borrow_mut().extents.insert((ino, index), block);
+    pub(crate) fn put_extent(&self, ino: Ino, span: Span, block: BlockRef) {
+        self.changes.borrow_mut().extents.insert((ino, span), block);
     }
 
     /// Remembers the bytes of a block that the snapshot does not have.
@@ -240,14 +240,21 @@ impl<S: Snapshot> Snapshot for Overlay<S> {
         self.snapshot.branch(parent, prefix)
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        let mut extents: BTreeMap<u64, BlockRef> = self.snapshot.extents(ino, range.clone())?.into_iter().collect();
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
+        let mut extents: BTreeMap<Span, BlockRef> = self.snapshot.extents(ino, range.clone())?.into_iter().collect();
         let changes = self.changes.borrow();
         for cleared in changes.cleared.get(&ino).into_iter().flatten() {
-            extents.retain(|index, _| !cleared.contains(index));
+            extents.retain(|span, _| !cleared.contains(&span.start));
         }
-        let put = changes.extents.range((ino, range.start)..(ino, range.end));
-        extents.extend(put.map(|((_, index), block)| (*index, *block)));
+        let at = |start| (ino, Span { start, length: 0 });
+        for ((_, span), block) in changes.extents.range(at(range.start)..at(range.end)) {
+            let replaced = extents.range(Span { start: span.start, length: 0 }..Span { start: span.end(), length: 0 });
+            let replaced = replaced.map(|(span, _)| *span).collect::<Vec<_>>();
+            for span in &replaced {
+                extents.remove(span);
+            }
+            extents.insert(*span, *block);
+        }
         Ok(extents.into_iter().collect())
     }
 

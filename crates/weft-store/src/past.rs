@@ -17,7 +17,7 @@ pub use moment::{InvalidMoment, Moment};
 
 use crate::Name;
 use crate::error::{Error, Result};
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Span, Timestamp};
 use crate::store::RowStore;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -179,12 +179,12 @@ pub trait PastStore: RowStore {
     }
 
     /// As [`crate::RowStore::extents`], as of `commit`.
-    fn extents_at(&self, _commit: CommitNo, _ino: Ino, _range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents_at(&self, _commit: CommitNo, _ino: Ino, _range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         Err(no_history())
     }
 
-    /// As [`PastStore::extents_at`] for each of `files`, from its beginning to an index.
-    fn all_extents_at(&self, commit: CommitNo, files: &[(Ino, u64)]) -> Result<Vec<Vec<(u64, BlockRef)>>> {
+    /// As [`PastStore::extents_at`] for each of `files`, from its beginning to a byte.
+    fn all_extents_at(&self, commit: CommitNo, files: &[(Ino, u64)]) -> Result<Vec<Vec<(Span, BlockRef)>>> {
         files.iter().map(|(ino, end)| self.extents_at(commit, *ino, 0..*end)).collect()
     }
 
@@ -220,8 +220,8 @@ pub trait PastStore: RowStore {
         difference::names(self, commits, parent)
     }
 
-    /// Blocks of `ino` in `range` that are others, new or gone as of the second of two commits,
-    /// ascending.
+    /// Extents of `ino` that start in `range` and are others, new or gone as of the second of two
+    /// commits, ascending.
     fn changed_extents(
         &self,
         commits: (CommitNo, CommitNo),
@@ -236,11 +236,11 @@ pub trait PastStore: RowStore {
 /// one: none if it is gone.
 pub type ChangedNames = BTreeMap<Name, Option<NameRow>>;
 
-/// A block of a file that is another one than at another commit.
+/// An extent of a file that names another block than at another commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangedExtent {
-    /// Its index.
-    pub index: u64,
+    /// The bytes that it covers.
+    pub span: Span,
     /// True if there was one at the earlier commit.
     pub was_there: bool,
     /// The one at the later commit.

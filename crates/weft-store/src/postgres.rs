@@ -64,7 +64,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Snapshot;
 use crate::past::{History, PastStore, Pin};
 use crate::round_trips::{Class, RoundTrips};
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Span, Timestamp};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
 };
@@ -303,7 +303,7 @@ impl RowStore for PostgresStore {
         self.read(Class::Names, |connection| read::whole_names(connection, parent, after, limit))
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.refuse_lost()?;
         self.prefetcher.extents(ino, &range).or_else(|wanted| {
             let prefetcher = wanted.as_ref().map(|wanted| (&self.prefetcher, wanted));
@@ -471,11 +471,11 @@ impl PastStore for PostgresStore {
         self.read_at(Class::Names, commit, |connection, at| past::names(connection, at, place, limit))
     }
 
-    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.read_at(Class::Extents, commit, |connection, at| past::extents(connection, at, ino, &range))
     }
 
-    fn all_extents_at(&self, commit: CommitNo, files: &[(Ino, u64)]) -> Result<Vec<Vec<(u64, BlockRef)>>> {
+    fn all_extents_at(&self, commit: CommitNo, files: &[(Ino, u64)]) -> Result<Vec<Vec<(Span, BlockRef)>>> {
         self.read_at(Class::Extents, commit, |connection, at| past::all_extents(connection, at, files))
     }
 

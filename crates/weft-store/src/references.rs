@@ -14,7 +14,7 @@
 
 use crate::batch::{Batch, ExtentChange};
 use crate::error::{Error, Result};
-use crate::row::{BlockId, BlockRef, Ino};
+use crate::row::{BlockId, BlockRef, Ino, Span};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub(crate) struct ExtentPlan<K> {
     /// Files all of whose extents go.
     pub(crate) removed: Vec<Ino>,
     /// Extents that are put, ascending.
-    pub(crate) put: Vec<(Ino, u64, K)>,
+    pub(crate) put: Vec<(Ino, Span, K)>,
 }
 
 impl<K: Ord> ExtentPlan<K> {
@@ -40,11 +40,11 @@ impl<K: Ord> ExtentPlan<K> {
         for change in &batch.extents {
             match change {
                 ExtentChange::Clear { ino, range } => cleared.push((*ino, range.clone())),
-                ExtentChange::Put { ino, index, block } => put.push((*ino, *index, key(block)?)),
+                ExtentChange::Put { ino, span, block } => put.push((*ino, *span, key(block)?)),
             }
         }
         put.sort_unstable();
-        let places = put.iter().map(|(ino, index, _)| (*ino, *index..*index + 1));
+        let places = put.iter().map(|(ino, span, _)| (*ino, span.range()));
         let replaced = cleared.iter().cloned().chain(places).filter(|(ino, _)| *ino < fresh);
         let removed = batch.removed().filter(|ino| *ino < fresh).collect();
         Ok(ExtentPlan { replaced: joined(replaced.collect()), cleared, removed, put })

@@ -1,6 +1,7 @@
 //! The rows of a volume, as types.
 
 use crate::Name;
+use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weft_block::Slice;
 use weft_digest::{Digest, Kind, Value, ZERO};
@@ -213,6 +214,54 @@ pub enum Place {
         /// Offset in it in bytes.
         offset: u64,
     },
+}
+
+/// The bytes of a file that an extent covers: a power of two of them, from 4 KiB to the block size,
+/// at a multiple of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    /// The first byte.
+    pub start: u64,
+    /// Their number.
+    pub length: u32,
+}
+
+impl Span {
+    /// The least number of bytes that an extent covers.
+    pub const LENGTH_MIN: u32 = 4 << 10;
+
+    /// The bytes of block `index`, of `block_size` bytes.
+    pub fn of_block(index: u64, block_size: u32) -> Span {
+        Span { start: index.saturating_mul(block_size.into()), length: block_size }
+    }
+
+    /// The least length of an extent that holds a block of `bytes` bytes.
+    pub fn length_for(bytes: u32) -> u32 {
+        bytes.next_power_of_two().max(Span::LENGTH_MIN)
+    }
+
+    /// The end of the bytes.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.length.into())
+    }
+
+    /// The bytes as a range.
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.end()
+    }
+
+    /// True if some bytes are in both.
+    pub fn overlaps(&self, other: &Span) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+
+    /// True if an extent of a volume whose blocks have `block_size` bytes can cover them.
+    pub fn is_valid(&self, block_size: u32) -> bool {
+        self.length.is_power_of_two()
+            && (Span::LENGTH_MIN..=block_size).contains(&self.length)
+            && self.start.is_multiple_of(self.length.into())
+            && i64::try_from(self.start).is_ok()
+    }
 }
 
 /// A stored block: all that is needed to read and verify it.

@@ -97,7 +97,7 @@ use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
 use crate::past::{ChangedExtent, ChangedNames, History, PastStore, Pin};
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Span, Timestamp};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
 };
@@ -224,7 +224,7 @@ impl RowStore for SqliteStore {
         self.readers.with(|connection| read::whole_names(connection, parent, after, limit))
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.readers.with(|connection| read::extents(connection, ino, &range))
     }
 
@@ -237,8 +237,7 @@ impl RowStore for SqliteStore {
     }
 
     fn refuse_missing_blocks(&self, ino: Ino) -> Result<()> {
-        let block_size = self.header.lock().options.block_size;
-        self.readers.with(|connection| missing::block(connection, ino, block_size.into()))
+        self.readers.with(|connection| missing::block(connection, ino))
     }
 
     fn names_of(&self, ino: Ino) -> Result<Vec<(Ino, Name)>> {
@@ -362,7 +361,7 @@ impl PastStore for SqliteStore {
         self.past(commit, |past| past.names(parent, after, limit))
     }
 
-    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.past(commit, |past| past.extents(ino, &range))
     }
 

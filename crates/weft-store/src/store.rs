@@ -7,7 +7,7 @@ use crate::log::Behind;
 use crate::name::Name;
 use crate::past::PastStore;
 use crate::round_trips::RoundTrips;
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Span, Timestamp};
 use crate::{missing, sums};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -43,11 +43,12 @@ pub trait RowStore: Send + Sync {
         self.names(parent, after, limit)
     }
 
-    /// The blocks of `ino` whose index lies in `range`, ascending. Indices without one are holes.
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>>;
+    /// The extents of `ino` that start in `range`, ascending: what bytes they cover, and their
+    /// blocks. Bytes that none covers are a hole. None crosses a multiple of the block size.
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>>;
 
-    /// The index of a block of `ino` in `range`, counted from an end of it; none if there are not
-    /// as many.
+    /// The start of an extent of `ino` that starts in `range`, counted from an end of it; none if
+    /// there are not as many.
     fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
         let found = self.extents(ino, range)?;
         let at = match nth {
@@ -55,7 +56,7 @@ pub trait RowStore: Send + Sync {
             Nth::FromEnd(skipped) => (found.len() as u64).checked_sub(skipped.saturating_add(1)),
         };
         let at = at.and_then(|at| usize::try_from(at).ok());
-        Ok(at.and_then(|at| found.get(at)).map(|(index, _)| *index))
+        Ok(at.and_then(|at| found.get(at)).map(|(span, _)| span.start))
     }
 
     /// Fails with `Corrupt` if entries of `directory` are gone or damaged: whole ones are not as
@@ -373,7 +374,7 @@ impl VolumeOptions {
     }
 }
 
-/// A block of a range of a file, by the number of those that are skipped before it.
+/// An extent of a range of a file, by the number of those that are skipped before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nth {
     /// From the start on.

@@ -9,7 +9,7 @@
 
 use crate::batch::Counters;
 use crate::past::{History, Pin};
-use crate::row::{BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place, Span, Timestamp};
 use crate::store::VolumeOptions;
 use weft_digest::{Digest, Kind};
 
@@ -167,12 +167,19 @@ pub(crate) fn entry(parent: Ino, name: &[u8], digest: Option<&Digest>) -> i64 {
 }
 
 /// The sum of an extent.
-pub(crate) fn extent(ino: Ino, index: u64, block: u64, since: CommitNo) -> i64 {
-    Sum::of("extents").unsigned(ino.0).unsigned(index).unsigned(block).unsigned(since.0).end()
+pub(crate) fn extent(ino: Ino, span: Span, block: u64, since: CommitNo) -> i64 {
+    let sum = Sum::of("extents").unsigned(ino.0).unsigned(span.start).unsigned(span.length.into());
+    sum.unsigned(block).unsigned(since.0).end()
 }
 
 /// The sum of an extent in PostgreSQL, which tells whose block it is.
-pub(crate) fn owned_extent((ino, index): (Ino, u64), (owner, block): (Ino, u64), since: CommitNo) -> i64 {
+pub(crate) fn owned_extent((ino, span): (Ino, Span), (owner, block): (Ino, u64), since: CommitNo) -> i64 {
+    let sum = Sum::of("owned extents").unsigned(ino.0).unsigned(span.start).unsigned(span.length.into());
+    sum.unsigned(owner.0).unsigned(block).unsigned(since.0).end()
+}
+
+/// The same of an extent of format 7 or before, which has the index of a block.
+pub(crate) fn owned_extent_by_index((ino, index): (Ino, u64), (owner, block): (Ino, u64), since: CommitNo) -> i64 {
     Sum::of("owned extents").unsigned(ino.0).unsigned(index).unsigned(owner.0).unsigned(block).unsigned(since.0).end()
 }
 

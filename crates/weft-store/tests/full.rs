@@ -19,7 +19,11 @@ fn batch(store: &dyn Store, seed: u8) -> Batch {
         let bytes = vec![seed; if index % 2 == 0 { 9000 } else { 50 }];
         let id = BlockId(header.counters.next_block + index);
         let new = NewBlock::new(id, Ino(16), Rope::from(bytes), 0);
-        batch.extents.push(ExtentChange::Put { ino: Ino(2), index, block: new.at(Place::Database) });
+        batch.extents.push(ExtentChange::Put {
+            ino: Ino(2),
+            span: Span::of_block(index, 65536),
+            block: new.at(Place::Database),
+        });
         batch.blocks.push(new);
     }
     batch.counters.next_block += 6;
@@ -33,7 +37,7 @@ fn batch(store: &dyn Store, seed: u8) -> Batch {
 
 fn contents(store: &dyn Store) -> (CommitNo, Vec<InodeRow>, Vec<Vec<u8>>) {
     let extents = store.extents(Ino(2), 0..u64::MAX).expect("readable");
-    let read = |(_, block): &(u64, BlockRef)| {
+    let read = |(_, block): &(Span, BlockRef)| {
         store.read_block(block, ReadMode::Blocking).expect("whole").expect("waited for").to_vec()
     };
     let inodes = store.inodes(Ino(0), 1000).expect("readable");

@@ -82,7 +82,6 @@ impl Scratch<'_> {
     }
 
     fn file(&self, row: &InodeRow) -> Result<Digest, String> {
-        let block_size = u64::from(self.store.header().map_err(|error| error.to_string())?.options.block_size);
         let mut hasher = FileHasher::new(Content::IfListed);
         let mut at = 0;
         let mut take = |position: u64, bytes: &[u8]| {
@@ -94,9 +93,9 @@ impl Scratch<'_> {
         if let Some(inline) = &row.inline {
             take(0, inline);
         }
-        for (index, block) in self.store.extents(row.ino, 0..u64::MAX).map_err(|error| error.to_string())? {
+        for (span, block) in self.store.extents(row.ino, 0..u64::MAX).map_err(|error| error.to_string())? {
             let bytes = self.store.read_block(&block, ReadMode::Blocking).map_err(|error| error.to_string())?;
-            take(index * block_size, &bytes.ok_or("a wait for ever ended")?);
+            take(span.start, &bytes.ok_or("a wait for ever ended")?);
         }
         hasher.zeros(row.size - at);
         Ok(hasher.finish().listed)

@@ -11,7 +11,7 @@ use weft_store::memory::MemoryStore;
 use weft_store::{
     Batch, BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Error, ErrorKind, Header,
     History, Ino, InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, PastStore, Pin, Place, ReadMode, Result,
-    RoundTrips, RowStore, Space, Store, Timestamp, Transaction, VolumeOptions,
+    RoundTrips, RowStore, Space, Span, Store, Timestamp, Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make
@@ -213,7 +213,7 @@ impl RowStore for CrashStore {
         self.live.whole_names(parent, after, limit)
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.call(Calls::All)?;
         self.live.extents(ino, range)
     }
@@ -323,7 +323,7 @@ impl PastStore for CrashStore {
         self.live.names_at(commit, parent, after, limit)
     }
 
-    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.call(Calls::All)?;
         self.live.extents_at(commit, ino, range)
     }

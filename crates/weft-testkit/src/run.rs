@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_digest::Digest;
 use weft_store::log::IntentLog;
+use weft_store::parts::store_in_parts;
 use weft_store::{At, BlockHome, CommitNo, ErrorKind as StoreErrorKind, RowStore, VolumeOptions};
 use weft_vfs::{AtimePolicy, Caller, Ino, Kind, ManualClock, OpNo, Options, Vfs};
 
@@ -58,6 +59,8 @@ pub struct Driver {
     synced: OpNo,
     /// Models and digests of the root at commits that are kept, if history is.
     kept: Option<BTreeMap<CommitNo, (Model, Option<Digest>)>>,
+    /// Number of the next time that blocks are stored in parts, if they are.
+    parts: Option<u64>,
 }
 
 impl Driver {
@@ -89,7 +92,24 @@ impl Driver {
             past,
             synced: OpNo(0),
             kept: None,
+            parts: None,
         }
+    }
+
+    /// Has blocks of files stored in parts, by `seed`, whenever the volume is not mounted.
+    #[must_use]
+    pub fn in_parts(self, seed: u64) -> Driver {
+        Driver { parts: Some(seed), ..self }
+    }
+
+    /// Stores blocks in parts, if it is to.
+    fn store_in_parts(&mut self) -> Result<(), String> {
+        let Some(seed) = self.parts else { return Ok(()) };
+        self.parts = Some(seed + 1);
+        let faults = self.store.set_faults(Faults::NONE);
+        store_in_parts(&*self.store, seed).map_err(|error| error.to_string())?;
+        self.store.set_faults(faults);
+        self.note_commit()
     }
 
     /// Keeps all commits from now on.
@@ -182,6 +202,7 @@ impl Driver {
                     return Err("closing fails for good".into());
                 }
                 self.synced = self.vfs.progress().0;
+                self.store_in_parts()?;
                 self.reopen()
             }
             Step::Crash { survives, torn } => {

@@ -4,7 +4,9 @@
 mod file;
 mod pieces;
 mod ranges;
+mod stored;
 
 pub use file::{Base, FileData};
 pub use pieces::{Frozen, Pieces};
 pub use ranges::Ranges;
+pub use stored::{Part, Stored};

@@ -1,11 +1,12 @@
 //! Takes in what was read from the store.
 
+use crate::data::Stored;
 use crate::inode::{Added, Changed, Inode, LISTED_MAX, Xattrs};
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::stop::Stop;
 use crate::tree::Tree;
 use std::ops::Range;
-use weft_store::{BlockRef, Ino, InodeRow, Name, NameRow};
+use weft_store::{Ino, InodeRow, Name, NameRow};
 
 impl Tree {
     /// Takes in a row that came with that of `wanted`.
@@ -33,8 +34,8 @@ impl Tree {
         self.names.insert((parent, name.clone()), NameSlot { entry, changed: Changed::CLEAN, stored });
     }
 
-    /// Takes in all rows that `range` of the map of `ino` has.
-    pub fn learn_extents(&mut self, ino: Ino, range: Range<u64>, rows: Vec<(u64, BlockRef)>) {
+    /// Takes in all that is stored in `range` of indices of `ino`.
+    pub fn learn_extents(&mut self, ino: Ino, range: Range<u64>, rows: Vec<(u64, Stored)>) {
         if let Some(inode) = self.inodes.get(&ino).filter(|inode| !inode.dead) {
             inode.data().learn(range, rows);
             self.inodes.reweigh(&ino);

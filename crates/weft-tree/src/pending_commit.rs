@@ -1,7 +1,7 @@
 //! What one commit takes from memory, and what becomes of it afterwards.
 
 use crate::apply::taken;
-use crate::data::Frozen;
+use crate::data::{Frozen, Stored};
 use crate::inode::{Changed, Inode, LISTED_MAX};
 use crate::tree::{ROW_BYTES, Tree, recount};
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub struct PendingCommit {
     generation: Changed,
     inodes: Vec<Ino>,
     names: Vec<(Ino, Name)>,
-    shared: Vec<(Ino, u64, BlockId)>,
+    shared: Vec<(Ino, u64, Stored)>,
     /// Bytes that it adds to `dirty_bytes`.
     bytes: u64,
     /// Bytes that it adds to [`Tree::work_bytes`].
@@ -44,8 +44,8 @@ pub struct Job {
     pub id: BlockId,
     /// Its length in bytes.
     pub len: usize,
-    /// The block that it replaces.
-    pub base: Option<BlockRef>,
+    /// The stored blocks that it replaces.
+    pub base: Option<Stored>,
     /// The bytes written over that.
     pub pieces: Arc<Frozen>,
 }
@@ -66,7 +66,7 @@ impl PendingCommit {
 
     /// Blocks in whose place others lie now.
     pub fn replaced(&self) -> Vec<BlockId> {
-        self.jobs.iter().filter_map(|job| job.base.map(|base| base.id)).collect()
+        self.jobs.iter().filter_map(|job| job.base.as_ref()).flat_map(Stored::blocks).map(|block| block.id).collect()
     }
 
     /// True if an earlier try of this pending commit is the store's last commit.
@@ -223,7 +223,7 @@ impl Tree {
         if dirty.pieces.is_empty() {
             data.dirty.remove(&job.index);
         }
-        data.extents.insert(job.index, block);
+        data.extents.insert(job.index, Stored::Whole(block));
         let after = taken(inode, &range, block_size);
         if after != before {
             recount(&mut inode.row.allocated, after, before);
@@ -256,9 +256,9 @@ impl Tree {
             }
         }
         self.alone.extend(pending.batch.alone.iter().copied());
-        for (ino, index, id) in &pending.shared {
+        for (ino, index, stored) in &pending.shared {
             if let Some(data) = self.inodes.get(ino).and_then(|inode| inode.data.as_mut())
-                && data.extents.get(index).is_some_and(|block| block.id == *id)
+                && data.extents.get(index).is_some_and(|now| now.is_same(stored))
             {
                 data.shared.insert(*index);
             }
@@ -344,20 +344,27 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, pend
     let Some(data) = &mut inode.data else { return };
     data.is_in_flight = true;
     data.clearing = std::mem::take(&mut data.cleared);
-    let clear = |range: Range<u64>| ExtentChange::Clear { ino, range };
+    let bytes = |range: Range<u64>| range.start.saturating_mul(block_size)..range.end.saturating_mul(block_size);
+    let clear = |range: Range<u64>| ExtentChange::Clear { ino, range: bytes(range) };
     pending.batch.extents.extend(data.clearing.iter().map(clear));
     for index in std::mem::take(&mut data.shared) {
-        let Some(block) = data.extents.get(&index).copied() else { continue };
-        pending.shared.push((ino, index, block.id));
-        if !data.dirty.contains_key(&index) {
-            pending.batch.extents.push(ExtentChange::Put { ino, index, block });
+        let Some(stored) = data.extents.get(&index) else { continue };
+        pending.shared.push((ino, index, stored.clone()));
+        if data.dirty.contains_key(&index) {
+            continue;
         }
+        if stored.whole().is_none() {
+            // A longer extent may be there.
+            pending.batch.extents.push(clear(index..index + 1));
+        }
+        let put = |(span, block)| ExtentChange::Put { ino, span, block };
+        pending.batch.extents.extend(stored.extents(index, block_size).into_iter().map(put));
     }
     let indices: Vec<u64> = data.dirty.keys().copied().collect();
     for index in indices {
         let left = size.saturating_sub(index * block_size);
         let end = (data.block_end(index, None) as u64).min(left);
-        let base = data.extents.get(&index).copied();
+        let base = data.extents.get(&index).cloned();
         let Some(dirty) = data.dirty.get_mut(&index) else { continue };
         let pieces = Arc::new(dirty.pieces.freeze());
         pending.bytes += pieces.cost();

@@ -6,14 +6,14 @@
 //! that the intent log has no room for them. Until it is committed the journal has a gap, and a
 //! sync commits.
 
-use crate::data::FileData;
+use crate::data::{FileData, Stored};
 use crate::inode::{Changed, Directory, Inode, Xattrs};
 use crate::names::Entry;
 use crate::tree::{ROW_BYTES, Tree, recount};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weft_store::{BlockRef, Digest, Ino, InodeRow, Kind, Name, NameRow, OpNo, Timestamp};
+use weft_store::{BlockRef, Digest, Ino, InodeRow, Kind, Name, NameRow, OpNo, Span, Timestamp};
 
 /// All changes of one restoration.
 #[derive(Debug, Default)]
@@ -79,13 +79,13 @@ pub enum RestoredContent {
     /// As they are.
     Same,
     /// These alone.
-    Whole(Vec<(u64, BlockRef)>),
+    Whole(Vec<(u64, Stored)>),
     /// Others at some indices: ranges without blocks now, then blocks that come.
-    Partly(Vec<Range<u64>>, Vec<(u64, BlockRef)>),
+    Partly(Vec<Range<u64>>, Vec<(u64, Stored)>),
 }
 
 impl RestoredContent {
-    fn blocks(&self) -> &[(u64, BlockRef)] {
+    fn blocks(&self) -> &[(u64, Stored)] {
         match self {
             RestoredContent::Same => &[],
             RestoredContent::Whole(blocks) | RestoredContent::Partly(_, blocks) => blocks,
@@ -105,16 +105,19 @@ impl RestoredInode {
     /// The work of a commit that stores it, beside its row, as bytes.
     fn work(&self, block_size: u64) -> u64 {
         let blocks = self.content.blocks().iter();
-        let blocks = blocks.map(|(index, block)| self.work_of_block(*index, block, block_size)).sum::<u64>();
+        let blocks = blocks.map(|(index, stored)| self.work_of_block(*index, stored, block_size)).sum::<u64>();
         let values =
             self.xattrs.iter().flat_map(|xattrs| xattrs.changed.iter().filter_map(|name| xattrs.map.get(name)));
         blocks + values.map(|value| value.len() as u64).sum::<u64>()
     }
 
-    /// The same of one block: that is hashed unless its value is known at this place.
-    fn work_of_block(&self, index: u64, block: &BlockRef, block_size: u64) -> u64 {
-        let start = index * block_size;
-        let is_placed = block.base == start && u64::from(block.length) == block_size.min(self.row.size - start);
+    /// The same of one block: that is hashed unless its values are known at this place.
+    fn work_of_block(&self, index: u64, stored: &Stored, block_size: u64) -> u64 {
+        let is_placed = |(span, block): &(Span, BlockRef)| {
+            let length = u64::from(span.length).min(self.row.size.saturating_sub(span.start));
+            block.base == span.start && u64::from(block.length) == length
+        };
+        let is_placed = stored.extents(index, block_size).iter().all(is_placed);
         let is_known = is_placed && (self.row.size > block_size || self.alone.is_some());
         if is_known { ROW_BYTES } else { block_size }
     }
@@ -139,7 +142,7 @@ impl Tree {
     /// Applies `restoration` as the next operation. It must be current.
     pub fn restore(&mut self, restoration: Restoration) {
         let alone = restoration.inodes.iter().filter_map(|inode| match inode.content.blocks() {
-            [(0, block)] => Some((block.id, inode.alone?)),
+            [(0, stored)] => Some((stored.whole()?.id, inode.alone?)),
             _ => None,
         });
         self.alone.extend(alone);
@@ -200,7 +203,7 @@ impl Tree {
         recount(&mut self.counters.inodes_used, 1, 0);
         let mut data = (kind == Kind::File).then(|| Box::new(FileData::without_extents()));
         if let Some(data) = &mut data {
-            content.blocks().iter().for_each(|(index, block)| data.put_shared(*index, *block));
+            content.blocks().iter().for_each(|(index, stored)| data.put_shared(*index, stored.clone()));
         }
         let xattrs = xattrs.map(|xattrs| Xattrs { map: xattrs.map, changed: xattrs.changed.into_iter().collect() });
         let directory = || Box::new(Directory { complete: true, listed: true, is_whole: true, ..Directory::default() });
@@ -255,6 +258,6 @@ fn restore_blocks(inode: &mut Inode, content: &RestoredContent) -> u64 {
     let data = inode.data();
     data.without_hole = None;
     let clean = dropped.iter().map(|range| data.drop_blocks(range.clone())).sum();
-    blocks.iter().for_each(|(index, block)| data.put_shared(*index, *block));
+    blocks.iter().for_each(|(index, stored)| data.put_shared(*index, stored.clone()));
     clean
 }

@@ -288,7 +288,7 @@ mod tests {
     use crate::cache::SharedCache;
     use weft_block::Rope;
     use weft_store::memory::MemoryStore;
-    use weft_store::{CommitStore, Durability, ExtentChange, NewBlock, RowStore, VolumeOptions};
+    use weft_store::{CommitStore, Durability, ExtentChange, NewBlock, RowStore, Span, VolumeOptions};
 
     /// Bytes that the store in memory has read together.
     const RUN_BYTES: u64 = 1 << 20;
@@ -302,7 +302,7 @@ mod tests {
         for index in 0..count {
             let new = NewBlock::new(BlockId(1 + index), Ino(16), Rope::from(vec![1; (RUN_BYTES / 2) as usize]), 0);
             let block = new.at(weft_store::Place::Database);
-            batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, index, block });
+            batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, span: Span::of_block(index, 65536), block });
             batch.blocks.push(new);
         }
         let blocks = store.apply(&batch, Durability::Durable).expect("applied").blocks;

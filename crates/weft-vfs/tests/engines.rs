@@ -31,6 +31,28 @@ fn drive_with(steps: &[Step], store: CrashStore, means: Means, begin: fn(&mut Dr
     driver.close().map_err(TestCaseError::fail)
 }
 
+/// Options of a volume whose blocks may be stored in parts.
+fn blocks_of_parts(home: BlockHome) -> VolumeOptions {
+    VolumeOptions { block_size: 16 << 10, ..Driver::volume_options(home) }
+}
+
+/// The same, with blocks stored in parts after every few steps; every commit stays what it was.
+fn drive_in_parts(steps: &[Step], store: CrashStore, means: Means) -> Result<(), TestCaseError> {
+    let mut driver = Driver::over(store, means).in_parts(steps.len() as u64);
+    driver.keep_history();
+    for (i, step) in steps.iter().enumerate() {
+        let remount = [Step::Remount];
+        for step in [step].into_iter().chain(remount.iter().filter(|_| i % 8 == 7)) {
+            driver.step(step).map_err(|error| TestCaseError::fail(format!("step {i}, {step:?}: {error}")))?;
+        }
+    }
+    for step in [Step::Compare, Step::Remount, Step::Compare] {
+        driver.step(&step).map_err(|error| TestCaseError::fail(format!("at the end, {step:?}: {error}")))?;
+    }
+    driver.compare_past().map_err(TestCaseError::fail)?;
+    driver.close().map_err(TestCaseError::fail)
+}
+
 /// A volume whose blocks lie in one table, in one for each file, or in both.
 fn in_postgres() -> impl Strategy<Value = VolumeOptions> {
     let options = Driver::volume_options(BlockHome::Database);
@@ -181,6 +203,21 @@ proptest! {
     #[test]
     fn a_volume_with_blocks_of_several_parts_does_what_the_reference_does(steps in operations(80, true)) {
         agree(&steps, &VolumeOptions { block_size: 64 << 10, ..Driver::volume_options(BlockHome::Segments) })?;
+    }
+
+    #[test]
+    fn a_volume_with_small_extents_does_what_the_reference_does(steps in operations(80, true)) {
+        for home in [BlockHome::Database, BlockHome::Segments] {
+            agree_by(&steps, &blocks_of_parts(home), drive_in_parts)?;
+        }
+    }
+
+    #[test]
+    fn a_volume_with_small_extents_in_postgresql_does_what_the_reference_does(
+        steps in operations(60, true), volume in in_postgres()
+    ) {
+        let volume = VolumeOptions { block_size: 16 << 10, ..volume };
+        agree_in_postgres_by(&steps, &volume, Means::NO_LOG, drive_in_parts)?;
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn damage_in_the_middle_is_an_error_there_and_nowhere_else() {
     let content = content();
     let (path, ino) = volume(&directory, BlockHome::Segments, &content);
     let store = sqlite::open(&path).expect("opened").store;
-    let block = store.extents(ino, 150..151).expect("readable")[0].1;
+    let block = store.extents(ino, 150 << 16..151 << 16).expect("readable")[0].1;
     drop(store);
     let weft_store::Place::Segment { offset, .. } = block.place else { panic!("it lies in a segment") };
     let segment = OpenOptions::new().write(true).open(path.join("segments/00000001.seg")).expect("there");

@@ -77,7 +77,7 @@ fn tree(store: &dyn Store) -> Tree {
         told.extend(store.xattrs(row.ino).expect("readable").into_iter().map(|xattr| format!("{xattr:?}")));
         told.extend(store.names(row.ino, Cookie(0), 1 << 20).expect("readable").iter().map(|name| format!("{name:?}")));
         let extents = store.extents(row.ino, 0..u64::MAX).expect("readable");
-        told.extend(extents.iter().map(|(index, block)| format!("{index} {} {:?}", block.length, block.value)));
+        told.extend(extents.iter().map(|(span, block)| format!("{span:?} {} {:?}", block.length, block.value)));
         tree.insert(row.ino, told);
     }
     tree

@@ -97,8 +97,8 @@ const CASES: &[(&str, &str)] = &[
     ("fileatt WHERE ino IN ({link}, {two})", "/few/two"),
     ("naming WHERE parent = {few}", "/few"),
     ("naming WHERE ino = {deep}", "/few"),
-    ("extents WHERE ino = {large} AND idx = 1", "/again"),
-    ("blocks WHERE id = (SELECT block FROM extents WHERE idx = 1)", "/again"),
+    ("extents WHERE ino = {large} AND start = 65536", "/again"),
+    ("blocks WHERE id = (SELECT block FROM extents WHERE start = 65536)", "/again"),
     ("segments", "segment 1"),
     ("commits WHERE number = (SELECT max(number) FROM commits)", "commit"),
 ];

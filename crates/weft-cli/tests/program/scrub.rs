@@ -38,9 +38,9 @@ fn a_volume_is_scrubbed_clean_mounted_busy_and_not_mounted() {
 /// Flips a bit of the block of `name` that holds byte `offset`.
 fn damage(place: &Place, name: &str, offset: u64) {
     let ask = format!(
-        "SELECT segment, position FROM extents JOIN blocks ON id = block WHERE idx = {} \
+        "SELECT segment, position FROM extents JOIN blocks ON id = block WHERE start = {} \
          AND ino = (SELECT ino FROM naming WHERE name = CAST('{name}' AS BLOB))",
-        offset >> 16
+        offset >> 16 << 16
     );
     let database = place.path("v/meta.sqlite");
     let told = Command::new("sqlite3").arg("-readonly").arg(database).arg(ask).output().unwrap().stdout;

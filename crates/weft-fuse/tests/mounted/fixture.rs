@@ -11,7 +11,7 @@ use weft_fuse::{Leaver, MountOptions, Session, SessionOptions, Transport, Unmoun
 use weft_store::memory::MemoryStore;
 use weft_store::{
     BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Header, History, Ino, InodeRow,
-    Maintenance, Name, NameRow, PastStore, Pin, ReadMode, RowStore, Space, Timestamp, Transaction, VolumeOptions,
+    Maintenance, Name, NameRow, PastStore, Pin, ReadMode, RowStore, Space, Span, Timestamp, Transaction, VolumeOptions,
 };
 use weft_vfs::{Options, SystemClock, Vfs};
 
@@ -173,7 +173,7 @@ impl RowStore for GatedStore {
         self.store.whole_names(parent, after, limit)
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> weft_store::Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> weft_store::Result<Vec<(Span, BlockRef)>> {
         self.store.extents(ino, range)
     }
 
@@ -237,7 +237,7 @@ impl PastStore for GatedStore {
         self.store.names_at(commit, parent, after, limit)
     }
 
-    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> weft_store::Result<Vec<(u64, BlockRef)>> {
+    fn extents_at(&self, commit: CommitNo, ino: Ino, range: Range<u64>) -> weft_store::Result<Vec<(Span, BlockRef)>> {
         self.store.extents_at(commit, ino, range)
     }
 

@@ -4,7 +4,7 @@ use super::zeros::ZeroValues;
 use super::{DigestRows, FileChange, Inode, directory, file};
 use crate::Name;
 use crate::error::{ErrorKind, Result};
-use crate::row::{BlockId, Ino, InodeRow, NameRow};
+use crate::row::{BlockId, Ino, InodeRow, NameRow, Span};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,7 +30,7 @@ struct Listed {
 /// Directories, and names in them, whose entries are others than before.
 type Changed = FxHashMap<Ino, Vec<Name>>;
 
-/// Indices of a file's blocks that change.
+/// Bytes of a file whose blocks change.
 #[derive(Default)]
 struct Content {
     put: Vec<Range<u64>>,
@@ -141,18 +141,18 @@ pub(crate) fn small(row: &InodeRow) -> Digest {
 }
 
 impl CommitDigests<'_> {
-    /// Notes that blocks of `ino` at these indices are gone, but for those that are put. All
+    /// Notes that the extents of `ino` in `bytes` are gone, but for those that are put. All
     /// changes of blocks come before those of inodes.
-    pub(crate) fn clear(&mut self, ino: Ino, indices: Range<u64>) {
-        self.content.entry(ino).or_default().cleared.push(indices);
+    pub(crate) fn clear(&mut self, ino: Ino, bytes: Range<u64>) {
+        self.content.entry(ino).or_default().cleared.push(bytes);
     }
 
-    /// Block `index` of `ino` is put, after those of lower indices.
-    pub(crate) fn put(&mut self, ino: Ino, index: u64) {
+    /// The extent `span` of `ino` is put, after those before it.
+    pub(crate) fn put(&mut self, ino: Ino, span: Span) {
         let put = &mut self.content.entry(ino).or_default().put;
         match put.last_mut() {
-            Some(last) if last.end == index => last.end = index + 1,
-            _ => put.push(index..index + 1),
+            Some(last) if last.end == span.start => last.end = span.end(),
+            _ => put.push(span.range()),
         }
     }
 

@@ -10,7 +10,7 @@
 use super::DigestRows;
 use super::zeros::ZeroValues;
 use crate::error::{Error, ErrorKind, Result};
-use crate::row::{BlockRef, Ino};
+use crate::row::{BlockRef, Ino, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use weft_digest::{Digest, FileHasher, PIECE_BYTES, Value, ZERO, listed, merged, root, value};
@@ -30,6 +30,9 @@ const PIECE: u64 = PIECE_BYTES as u64;
 /// makes it.
 const RENEWED_BLOCKS_MAX: u64 = 1 << 16;
 
+/// An extent and its block.
+type Extent = (Span, BlockRef);
+
 /// A file with a change of content.
 pub(crate) struct FileChange<'a> {
     pub(crate) ino: Ino,
@@ -44,9 +47,9 @@ pub(crate) struct FileChange<'a> {
     pub(crate) size: u64,
     /// Bytes of all its blocks.
     pub(crate) allocated: u64,
-    /// Indices of blocks that were put.
+    /// Bytes whose blocks were put.
     pub(crate) put: &'a [Range<u64>],
-    /// Indices from which all others were cleared.
+    /// Bytes from which all others were cleared.
     pub(crate) cleared: &'a [Range<u64>],
     /// The digest of the file if its first block is all of it, where that is known: of a block, by
     /// its number.
@@ -211,8 +214,8 @@ impl Tree<'_> {
         }
         let last = (self.size - 1) / self.shape.group_bytes();
         let mut groups = BTreeSet::from([last]);
-        for (index, _) in self.rows.extents(self.ino, 0..self.size.div_ceil(block_size))? {
-            groups.extend(self.groups_of(&(index..index + 1), last));
+        for (span, _) in self.rows.extents(self.ino, 0..self.size)? {
+            groups.extend(self.groups_of(&span.range(), last));
         }
         self.update_nodes(groups, 0)
     }
@@ -243,8 +246,13 @@ impl Tree<'_> {
 
     /// The digest of a file of one block at most.
     fn only_block(&self, alone: &dyn Fn(&BlockRef) -> Option<Digest>) -> Result<Digest> {
-        let block = self.rows.extents(self.ino, 0..1)?.pop().map(|(_, block)| block);
-        if let Some(block) = &block
+        let extents = self.rows.extents(self.ino, 0..self.size)?;
+        let block = match &extents[..] {
+            [] => None,
+            [(span, block)] if span.start == 0 => Some(block),
+            several => return self.only_span(several),
+        };
+        if let Some(block) = block
             && u64::from(block.length) == self.size
             && let Some(known) = alone(block)
         {
@@ -252,7 +260,7 @@ impl Tree<'_> {
         }
         let mut hasher = FileHasher::new(weft_digest::Content::IfListed);
         let mut left = self.size;
-        if let Some(block) = &block {
+        if let Some(block) = block {
             let bytes = self.rows.bytes(block)?;
             let bytes = &bytes[..bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
             hasher.update(bytes);
@@ -266,20 +274,69 @@ impl Tree<'_> {
     fn blocks(&self, group: u64) -> Result<Vec<Value>> {
         let start = group * self.shape.group_bytes();
         let end = self.size.min(start + self.shape.group_bytes());
-        let (first, last) = (start / self.shape.block_size, end.div_ceil(self.shape.block_size));
-        let mut values = vec![ZERO; usize::try_from(last - first).expect("at most 1024")];
-        for (index, block) in self.rows.extents(self.ino, first..last)? {
-            let slot = index.checked_sub(first).and_then(|at| values.get_mut(usize::try_from(at).ok()?));
+        let count = usize::try_from((end - start).div_ceil(self.shape.block_size)).expect("at most 1024");
+        let mut values = vec![ZERO; count];
+        let extents = self.rows.extents(self.ino, start..end)?;
+        for of_block in extents.chunk_by(|(one, _), (next, _)| self.index(one) == self.index(next)) {
+            let index = self.index(&of_block[0].0);
+            let slot = index.checked_sub(start / self.shape.block_size);
             let slot =
-                slot.ok_or_else(|| Error::Corrupt(format!("blocks of inode {} are not in order", self.ino.0)))?;
-            *slot = self.block(index * self.shape.block_size, &block)?;
+                slot.and_then(|at| values.get_mut(usize::try_from(at).ok()?)).ok_or_else(|| self.disordered())?;
+            *slot = self.span(index * self.shape.block_size, self.shape.block_size, of_block)?;
         }
         Ok(values)
     }
 
-    /// The value of the block at `position`, which zeros follow if it is short.
-    fn block(&self, position: u64, block: &BlockRef) -> Result<Value> {
-        let len = self.shape.block_size.min(self.size - position);
+    /// The index of the block that `span` lies in.
+    fn index(&self, span: &Span) -> u64 {
+        span.start / self.shape.block_size
+    }
+
+    fn disordered(&self) -> Error {
+        Error::Corrupt(format!("blocks of inode {} are not in order", self.ino.0))
+    }
+
+    /// The value of `length` bytes at `position`, a power of two or as far as the file reaches, of
+    /// which `extents` are all that is no hole. [`ZERO`] if they are zeros.
+    fn span(&self, position: u64, length: u64, extents: &[Extent]) -> Result<Value> {
+        match extents {
+            [] => return Ok(ZERO),
+            [(span, block)] if span.start == position && u64::from(span.length) == length => {
+                return self.block(position, length, block);
+            }
+            _ if length <= Span::LENGTH_MIN.into() => return Err(self.disordered()),
+            _ => {}
+        }
+        let values = self.halves(position, length, extents)?;
+        if values.iter().all(|value| *value == ZERO) {
+            return Ok(ZERO);
+        }
+        Ok(merged(&self.with_zeros(&values, position, length / 2)))
+    }
+
+    /// The values of the halves of `length` bytes at `position`, as of [`Tree::span`]; the second
+    /// one is left out behind the end of the file.
+    fn halves(&self, position: u64, length: u64, extents: &[Extent]) -> Result<Vec<Value>> {
+        let (half, middle) = (length / 2, position + length / 2);
+        let (left, right) = extents.split_at(extents.partition_point(|(span, _)| span.start < middle));
+        let mut values = vec![self.span(position, half, left)?];
+        if middle < self.size {
+            values.push(self.span(middle, half, right)?);
+        }
+        Ok(values)
+    }
+
+    /// The digest of a file of one block at most that has `extents`, not one that covers all of it.
+    fn only_span(&self, extents: &[Extent]) -> Result<Digest> {
+        let length = self.size.next_power_of_two();
+        let values = self.halves(0, length, extents)?;
+        Ok(root(&self.with_zeros(&values, 0, length / 2)))
+    }
+
+    /// The value of the block of an extent of `length` bytes at `position`: zeros follow it if it is
+    /// short.
+    fn block(&self, position: u64, length: u64, block: &BlockRef) -> Result<Value> {
+        let len = length.min(self.size - position);
         if block.value == ZERO || (block.base == position && u64::from(block.length) == len) {
             return Ok(block.value);
         }
@@ -340,11 +397,11 @@ impl Tree<'_> {
         Ok(groups)
     }
 
-    /// Groups of the blocks in `range`, as far as the file reaches.
+    /// Groups that bytes in `range` are of, as far as the file reaches.
     fn groups_of(&self, range: &Range<u64>, last: u64) -> Range<u64> {
-        let group_blocks = self.shape.group_bytes() / self.shape.block_size;
-        let end = range.end.div_ceil(group_blocks).min(last + 1);
-        (range.start / group_blocks).min(end)..end
+        let group_bytes = self.shape.group_bytes();
+        let end = range.end.div_ceil(group_bytes).min(last + 1);
+        (range.start / group_bytes).min(end)..end
     }
 
     /// Rebuilds the nodes above `groups`, level by level; returns the digest. `Corrupt` if one is

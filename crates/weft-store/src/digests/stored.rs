@@ -5,7 +5,7 @@ use super::{DigestRows, Digester, Inode, ZeroValues};
 use crate::Name;
 use crate::error::{Error, Result};
 use crate::overlay::Snapshot;
-use crate::row::{BlockRef, Ino, InodeRow};
+use crate::row::{BlockRef, Ino, InodeRow, Span};
 use crate::store::{ReadMode, Store};
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub fn contradicts_digest(store: &dyn Store, row: &InodeRow) -> Result<bool> {
     let rows = Stored { store, ino: row.ino, extents: store.extents(row.ino, 0..u64::MAX)? };
     let digester = Digester::new(Arc::new(ZeroValues::default()));
     let mut digests = digester.rebuild(&rows, block_size);
-    rows.extents.iter().for_each(|(index, _)| digests.put(row.ino, *index));
+    rows.extents.iter().for_each(|(span, _)| digests.put(row.ino, *span));
     Ok(digests.inode(row)?.is_some_and(|digest| digest != kept))
 }
 
@@ -37,7 +37,7 @@ struct Stored<'a> {
     store: &'a dyn Store,
     ino: Ino,
     /// Extents in their order.
-    extents: Vec<(u64, BlockRef)>,
+    extents: Vec<(Span, BlockRef)>,
 }
 
 fn other() -> Error {
@@ -63,11 +63,11 @@ impl Snapshot for Stored<'_> {
     fn branch(&self, _parent: Ino, _prefix: &[u8]) -> Result<Option<Vec<u8>>> {
         Err(other())
     }
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         if ino != self.ino {
             return Err(other());
         }
-        let before = |end: u64| self.extents.partition_point(|(index, _)| *index < end);
+        let before = |end: u64| self.extents.partition_point(|(span, _)| span.start < end);
         Ok(self.extents.get(before(range.start)..before(range.end)).unwrap_or_default().to_vec())
     }
     fn bytes(&self, block: &BlockRef) -> Result<Block> {

@@ -3,7 +3,7 @@
 use crate::Name;
 use crate::batch::{Batch, InodeChange, NameChange, XattrChange};
 use crate::error::{Error, Result};
-use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Span, Timestamp};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub(super) struct Rows {
     pub(super) inodes: BTreeMap<Ino, (InodeRow, CommitNo)>,
     pub(super) names: BTreeMap<(Ino, Name), NameRow>,
     cookies: BTreeMap<(Ino, Cookie), Name>,
-    pub(super) extents: BTreeMap<(Ino, u64), BlockRef>,
+    pub(super) extents: BTreeMap<(Ino, Span), BlockRef>,
     xattrs: BTreeMap<(Ino, Name), Vec<u8>>,
 }
 
@@ -44,9 +44,10 @@ impl Rows {
         cookies.take(limit).filter_map(|(_, name)| self.name(parent, name)).collect()
     }
 
-    pub(super) fn extents(&self, ino: Ino, range: Range<u64>) -> Vec<(u64, BlockRef)> {
-        let found = self.extents.range((ino, range.start)..(ino, range.end.max(range.start)));
-        found.map(|((_, index), block)| (*index, *block)).collect()
+    pub(super) fn extents(&self, ino: Ino, range: Range<u64>) -> Vec<(Span, BlockRef)> {
+        let at = |start| (ino, Span { start, length: 0 });
+        let found = self.extents.range(at(range.start)..at(range.end.max(range.start)));
+        found.map(|((_, span), block)| (*span, *block)).collect()
     }
 
     pub(super) fn xattrs(&self, ino: Ino) -> Vec<(Name, Vec<u8>)> {
@@ -66,7 +67,7 @@ impl Rows {
     /// Removes the blocks of `range`, and returns them.
     pub(super) fn clear(&mut self, ino: Ino, range: Range<u64>) -> Vec<BlockId> {
         let gone = self.extents(ino, range);
-        gone.into_iter().filter_map(|(index, _)| self.extents.remove(&(ino, index))).map(|block| block.id).collect()
+        gone.into_iter().filter_map(|(span, _)| self.extents.remove(&(ino, span))).map(|block| block.id).collect()
     }
 
     pub(super) fn apply_inodes(&mut self, batch: &Batch) {

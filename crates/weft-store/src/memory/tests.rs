@@ -4,7 +4,7 @@ use super::MemoryStore;
 use crate::batch::{Batch, ExtentChange, InodeChange, NewBlock};
 use crate::error::ErrorKind;
 use crate::past::{HistoryChange, HistoryFor, PastStore, Pin, PinKind};
-use crate::row::{BlockId, CommitNo, Ino, InodeRow, Place, Timestamp};
+use crate::row::{BlockId, CommitNo, Ino, InodeRow, Place, Span, Timestamp};
 use crate::store::{CommitStore, Durability, ReadMode, RowStore, VolumeOptions};
 use crate::{BlockStore, Result};
 use weft_block::Rope;
@@ -53,7 +53,11 @@ fn put_block(store: &MemoryStore) -> CommitNo {
     let applied = commit(store, |batch| {
         let new = NewBlock::new(BlockId(batch.counters.next_block), FILE, Rope::from(vec![7; 10]), 0);
         batch.counters.next_block += 1;
-        batch.extents.push(ExtentChange::Put { ino: FILE, index: 0, block: new.at(Place::Database) });
+        batch.extents.push(ExtentChange::Put {
+            ino: FILE,
+            span: Span::of_block(0, 65536),
+            block: new.at(Place::Database),
+        });
         batch.blocks.push(new);
     });
     applied.expect("applied")

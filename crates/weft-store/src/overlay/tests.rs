@@ -52,7 +52,7 @@ impl Snapshot for Plain {
     fn branch(&self, parent: Ino, prefix: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.0.borrow().branches.get(&(parent, prefix.to_vec())).cloned())
     }
-    fn extents(&self, _ino: Ino, _range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, _ino: Ino, _range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         Ok(Vec::new())
     }
     fn bytes(&self, block: &BlockRef) -> Result<Block> {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::missing::{self, Blocks};
 use crate::past::{PastStore, no_history};
 use crate::round_trips::RoundTrips;
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Span};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Store, Transaction,
 };
@@ -22,8 +22,8 @@ use weft_digest::{Digest, Kind, PIECE_BYTES, ZERO};
 /// Most rows of blocks or names that are read at once.
 const ROWS_MAX: u64 = 1 << 18;
 
-/// Blocks of a file, each with its index.
-type Extents = [(u64, BlockRef)];
+/// Extents of a file.
+type Extents = [(Span, BlockRef)];
 
 /// Inodes whose commits are remembered, at most, in each half.
 const WRITTEN_MAX: usize = 1 << 16;
@@ -113,9 +113,10 @@ impl At {
     /// Has `visit` look at the blocks of a file whose row is `row`, some at a time.
     fn visit_extents(&self, row: &InodeRow, visit: &mut dyn FnMut(&Extents)) -> Result<()> {
         let block_size = u64::from(self.store.header()?.options.block_size);
-        let end = row.size.div_ceil(block_size);
+        let end = row.size.checked_next_multiple_of(block_size).unwrap_or(u64::MAX);
         // A file of many holes has few rows, which are read together.
-        let step = if row.allocated / block_size <= ROWS_MAX { end.max(1) } else { ROWS_MAX };
+        let has_few = row.allocated / block_size <= ROWS_MAX;
+        let step = if has_few { end.max(1) } else { ROWS_MAX.saturating_mul(block_size) };
         let mut start = 0;
         while start < end {
             let next = start.saturating_add(step).min(end);
@@ -129,12 +130,11 @@ impl At {
     /// (docs/reference/digest.md).
     fn has_zero_piece(&self, row: &InodeRow) -> Result<bool> {
         let piece_bytes = PIECE_BYTES as u64;
-        let per_piece = piece_bytes / u64::from(self.store.header()?.options.block_size);
         let whole = row.size / piece_bytes;
         let (mut next, mut has_gap) = (0, false);
         self.visit_extents(row, &mut |extents| {
-            for (index, _) in extents.iter().filter(|(_, block)| block.value != ZERO) {
-                let piece = index / per_piece;
+            for (span, _) in extents.iter().filter(|(_, block)| block.value != ZERO) {
+                let piece = span.start / piece_bytes;
                 has_gap |= piece > next && next < whole;
                 next = next.max(piece + 1);
             }
@@ -189,7 +189,7 @@ impl RowStore for At {
         self.store.names_at(self.commit, parent, after, limit)
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.store.extents_at(self.commit, ino, range)
     }
 
@@ -197,7 +197,8 @@ impl RowStore for At {
     /// there is no such block, and reads some rows too many where it lies far off.
     fn nth_extent(&self, ino: Ino, range: Range<u64>, nth: Nth) -> Result<Option<u64>> {
         let (Nth::FromStart(skipped) | Nth::FromEnd(skipped)) = nth;
-        let mut width = skipped.saturating_add(1);
+        let block_size = u64::from(self.store.header()?.options.block_size);
+        let mut width = skipped.saturating_add(1).saturating_mul(block_size);
         loop {
             let part = match nth {
                 Nth::FromStart(_) => range.start..range.start.saturating_add(width).min(range.end),
@@ -209,7 +210,7 @@ impl RowStore for At {
             }
             let block = usize::try_from(skipped).ok().and_then(|skipped| found.get(skipped));
             if block.is_some() || part == range {
-                return Ok(block.map(|(index, _)| *index));
+                return Ok(block.map(|(span, _)| span.start));
             }
             width = width.saturating_mul(WIDER);
         }
@@ -358,15 +359,15 @@ mod tests {
     fn with_pieces(size: u64, pieces: &[(u64, u8)]) -> (At, InodeRow) {
         let store = MemoryStore::new(VolumeOptions::default());
         let header = store.header().expect("readable");
-        let per_piece = PIECE_BYTES as u64 / u64::from(header.options.block_size);
+        let length = header.options.block_size;
         let row = InodeRow { ino: FILE, kind: Kind::File, size, ..InodeRow::new_root(0, 0, Timestamp(0)) };
         let mut batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
         batch.history.push(HistoryChange::Keep("all forever".into(), HistoryFor::All));
         batch.inodes.push(InodeChange::Put(row.clone()));
         for ((piece, byte), id) in pieces.iter().zip(1..) {
             let new = NewBlock::new(BlockId(id), FILE, Rope::from(vec![*byte; 10]), 0);
-            let (index, block) = (piece * per_piece, new.at(Place::Database));
-            batch.extents.push(ExtentChange::Put { ino: FILE, index, block });
+            let (span, block) = (Span { start: piece * PIECE_BYTES as u64, length }, new.at(Place::Database));
+            batch.extents.push(ExtentChange::Put { ino: FILE, span, block });
             batch.blocks.push(new);
         }
         store.apply(&batch, Durability::Durable).expect("applied");

@@ -78,15 +78,15 @@ pub(super) fn extents(
     range: Range<u64>,
 ) -> Result<Vec<ChangedExtent>> {
     let before = store.extents_at(after, ino, range.clone())?;
-    let mut before = before.into_iter().map(|(index, block)| (index, block.id)).collect::<BTreeMap<_, _>>();
+    let mut before = before.into_iter().map(|(span, block)| (span, block.id)).collect::<BTreeMap<_, _>>();
     let mut changed = Vec::new();
-    for (index, block) in store.extents_at(to, ino, range)? {
-        let old = before.remove(&index);
+    for (span, block) in store.extents_at(to, ino, range)? {
+        let old = before.remove(&span);
         if old != Some(block.id) {
-            changed.push(ChangedExtent { index, was_there: old.is_some(), now: Some(block) });
+            changed.push(ChangedExtent { span, was_there: old.is_some(), now: Some(block) });
         }
     }
-    changed.extend(before.into_keys().map(|index| ChangedExtent { index, was_there: true, now: None }));
-    changed.sort_unstable_by_key(|extent| extent.index);
+    changed.extend(before.into_keys().map(|span| ChangedExtent { span, was_there: true, now: None }));
+    changed.sort_unstable_by_key(|extent| extent.span);
     Ok(changed)
 }

@@ -12,7 +12,7 @@ use super::{own, repair, shape, statements as sql, waiting};
 use crate::engine::OpenOptions;
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
-use crate::row::{BlockId, BlockRef, CommitNo, Ino, OpNo, Place};
+use crate::row::{BlockId, BlockRef, CommitNo, Ino, OpNo, Place, Span};
 use crate::shape::is_hopeless;
 use crate::sqlite::{Copy, Elsewhere, check_copy};
 use crate::sums;
@@ -151,8 +151,8 @@ fn copy_versions(connection: &mut Connection, copy: &Copy) -> Result<()> {
         let all = format!("SELECT {} FROM {name}", columns.join(", "));
         connection.each(WHAT, &all, |row| copy.put(&name, &columns, values(row)?))?;
     }
-    let all = format!("SELECT fork, ino, idx, since, until, block, owner, sum FROM {OLD_EXTENTS}");
-    let columns = ["fork", "ino", "idx", "since", "until", "block", "sum"];
+    let all = format!("SELECT fork, ino, start, since, until, length, block, owner, sum FROM {OLD_EXTENTS}");
+    let columns = ["fork", "ino", "start", "since", "until", "length", "block", "sum"];
     connection.each(WHAT, &all, |row| {
         let mut copied = values(row)?;
         copied.truncate(columns.len() - 1);
@@ -164,10 +164,11 @@ fn copy_versions(connection: &mut Connection, copy: &Copy) -> Result<()> {
 /// The sum that the version of an extent has in a copy; none if it is damaged.
 fn copied_sum(row: &Row) -> Option<i64> {
     let number = |column| unsigned(row, column).ok();
-    let (ino, index, block, owner) = (Ino(number(1)?), number(2)?, number(5)?, Ino(number(6)?));
+    let (ino, block, owner) = (Ino(number(1)?), number(6)?, Ino(number(7)?));
+    let span = Span { start: number(2)?, length: u32::try_from(number(5)?).ok()? };
     let (since, until) = (CommitNo(number(3)?), CommitNo(number(4)?));
-    let sum = sums::version(sums::owned_extent((ino, index), (owner, block), since), until);
-    read::holds(row, 7, sum).then(|| sums::version(sums::extent(ino, index, block, since), until))
+    let sum = sums::version(sums::owned_extent((ino, span), (owner, block), since), until);
+    read::holds(row, 8, sum).then(|| sums::version(sums::extent(ino, span, block, since), until))
 }
 
 fn values(row: &Row) -> Result<Vec<Value>> {

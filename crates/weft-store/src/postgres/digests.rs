@@ -13,7 +13,7 @@ use crate::Name;
 use crate::digests::{Inode, after};
 use crate::error::{Error, Result};
 use crate::overlay::{Changes, NewName, Overlay, Snapshot};
-use crate::row::{BlockRef, Ino, InodeRow};
+use crate::row::{BlockRef, Ino, InodeRow, Span};
 use crate::sums;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -331,7 +331,7 @@ impl Snapshot for Stored<'_> {
         Ok(branch)
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         if ino >= self.fresh {
             return Ok(Vec::new());
         }

@@ -40,8 +40,8 @@ pub(super) fn block(connection: &mut Connection, ino: Ino, block_size: u64) -> R
             vec![Box::new(int(ino.0)) as _, Box::new(after) as _, Box::new(int(LOOKED_AT_ONCE as u64)) as _];
         Call::new(statements::EXTENT_SUMS, parameters)
     };
-    let numbers = [ino.0, block_size].map(|number| Box::new(int(number)) as _);
-    let mut answers = connection.query_all(WHAT, &[Call::new(counting, numbers.into()), look(-1)])?.into_iter();
+    let counting = Call::new(counting, vec![Box::new(int(ino.0))]);
+    let mut answers = connection.query_all(WHAT, &[counting, look(-1)])?.into_iter();
     let (counted, rows) = (answers.next().unwrap_or_default(), answers.next().unwrap_or_default());
     // None: removed or shortened since.
     let Some(row) = counted.first() else { return Ok(()) };

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::history::fork::forks_at;
 use crate::missing::refuse_xattrs;
 use crate::past::{History, HistoryFor, Pin, PinKind};
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Span, Timestamp};
 use crate::sums;
 use std::ops::Range;
 use tokio_postgres::Row;
@@ -241,17 +241,17 @@ pub(super) fn extents(
     at: &PastCommit,
     ino: Ino,
     range: &Range<u64>,
-) -> Result<Vec<(u64, BlockRef)>> {
+) -> Result<Vec<(Span, BlockRef)>> {
     let found = extents_of(connection, at, std::iter::once((ino, range.clone())))?;
     Ok(found.into_iter().next().unwrap_or_default())
 }
 
-/// Extents of each of `files`, from its beginning to an index.
+/// Extents of each of `files`, from its beginning to a byte.
 pub(super) fn all_extents(
     connection: &mut Connection,
     at: &PastCommit,
     files: &[(Ino, u64)],
-) -> Result<Vec<Vec<(u64, BlockRef)>>> {
+) -> Result<Vec<Vec<(Span, BlockRef)>>> {
     extents_of(connection, at, files.iter().map(|(ino, end)| (*ino, 0..*end)))
 }
 
@@ -259,7 +259,7 @@ fn extents_of(
     connection: &mut Connection,
     at: &PastCommit,
     files: impl Iterator<Item = (Ino, Range<u64>)>,
-) -> Result<Vec<Vec<(u64, BlockRef)>>> {
+) -> Result<Vec<Vec<(Span, BlockRef)>>> {
     let statement = if connection.lies_apart { history::EXTENTS_AT_APART } else { history::EXTENTS_AT };
     let call = |(ino, range): (Ino, Range<u64>)| {
         let place = [ino.0, range.start, range.end].map(parameter);
@@ -271,7 +271,7 @@ fn extents_of(
         // A kept commit needs them, so no commit removes them meanwhile.
         let others = read::others(connection, &rows, &[])?;
         let extent = |row| {
-            let until = until(row, 12)?;
+            let until = until(row, 13)?;
             read::extent_with(row, &others, |sum| of_version(sum, until))
         };
         extents.push(rows.iter().map(extent).collect::<Result<_>>()?);

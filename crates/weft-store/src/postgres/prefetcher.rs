@@ -8,7 +8,7 @@
 
 use super::read::{self, Others, unsigned};
 use crate::error::Result;
-use crate::row::{BlockId, BlockRef, Ino, NameRow};
+use crate::row::{BlockId, BlockRef, Ino, NameRow, Span};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -62,7 +62,7 @@ struct State {
     age: u64,
     files: Order,
     /// Whole files.
-    extents: BTreeMap<Ino, Vec<(u64, BlockRef)>>,
+    extents: BTreeMap<Ino, Vec<(Span, BlockRef)>>,
     /// Blocks of these files.
     blocks: HashMap<BlockId, (Ino, Block)>,
     /// The last of these files.
@@ -132,7 +132,7 @@ impl Wanted {
 impl Prefetcher {
     /// The extents of `ino` in `range`, if they came along; else which files are to come along with
     /// them, if any. Waits for those that somebody is bringing.
-    pub(super) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>, Option<Wanted>> {
+    pub(super) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(Span, BlockRef)>, Option<Wanted>> {
         let mut state = self.state.lock();
         while state.coming.is_some_and(|(first, last)| (first..=last).contains(&ino)) {
             self.arrived.wait(&mut state);
@@ -143,7 +143,7 @@ impl Prefetcher {
             state.go_on(ino);
         }
         match here {
-            Some(extents) => Ok(extents.into_iter().filter(|(index, _)| range.contains(index)).collect()),
+            Some(extents) => Ok(extents.into_iter().filter(|(span, _)| range.contains(&span.start)).collect()),
             None => Err(wanted.map(|span| Wanted { age: state.age, span })),
         }
     }
@@ -273,7 +273,7 @@ impl State {
 
 /// Files that came along.
 struct Along {
-    extents: BTreeMap<Ino, Vec<(u64, BlockRef)>>,
+    extents: BTreeMap<Ino, Vec<(Span, BlockRef)>>,
     blocks: HashMap<BlockId, (Ino, Block)>,
     last: Option<Ino>,
 }
@@ -285,7 +285,7 @@ impl Along {
         for row in rows {
             let ino = Ino(unsigned(row, 0)?);
             // A reader of it gets the error.
-            let Ok((index, block)) = read::extent(row, others) else {
+            let Ok((span, block)) = read::extent(row, others) else {
                 damaged.insert(ino);
                 continue;
             };
@@ -294,7 +294,7 @@ impl Along {
             {
                 blocks.insert(block.id, (ino, Block::copy_of(bytes)));
             }
-            extents.entry(ino).or_default().push((index, block));
+            extents.entry(ino).or_default().push((span, block));
         }
         if let Some(row) = rows.last().filter(|_| rows.len() >= EXTENTS_MAX) {
             // There may be more of the last one, and of those after it.

@@ -8,7 +8,7 @@ use crate::batch::Counters;
 use crate::error::{Error, ErrorKind, Result};
 use crate::missing::refuse_xattrs;
 use crate::row::{
-    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Span, Timestamp,
 };
 use crate::store::{BlockHome, Header, Nth, VolumeOptions};
 use crate::{missing, sums};
@@ -23,7 +23,7 @@ use weft_digest::{Digest, DirectoryHasher, Entry, Kind};
 const WHAT: &str = "cannot read the database";
 
 /// Blocks of a file that come along with their bytes, if those are few.
-const WITH_BYTES: i64 = 2;
+const WITH_BYTES: i64 = 128 << 10;
 
 /// A number as PostgreSQL holds it. Numbers past `i64::MAX` do not occur; range ends are cut there.
 pub(super) fn int(number: u64) -> i64 {
@@ -38,7 +38,7 @@ pub(super) fn get<T: FromSqlOwned>(row: &Row, column: usize) -> Result<T> {
     row.try_get(column).map_err(|error| bad(format_args!("column {}: {error}", row.columns()[column].name())))
 }
 
-fn number<T: TryFrom<i64>>(row: &Row, column: usize) -> Result<T> {
+pub(super) fn number<T: TryFrom<i64>>(row: &Row, column: usize) -> Result<T> {
     let value: i64 = get(row, column)?;
     T::try_from(value).map_err(|_| bad(format_args!("{value} in column {}", row.columns()[column].name())))
 }
@@ -336,7 +336,7 @@ pub(super) fn extents(
     ino: Ino,
     range: &Range<u64>,
     prefetcher: Option<(&Prefetcher, &Wanted)>,
-) -> Result<Vec<(u64, BlockRef)>> {
+) -> Result<Vec<(Span, BlockRef)>> {
     let numbers = [ino.0, range.start, range.end].map(int);
     let statement = if connection.lies_apart { sql::EXTENTS_APART } else { sql::EXTENTS };
     let mut calls = vec![Call::new(statement, numbers.map(|number| Box::new(number) as _).into())];
@@ -367,22 +367,24 @@ pub(super) fn extents(
 
 /// Fails unless an extent of `ino` is as it was written: a row of [`sql::EXTENT_SUMS`].
 pub(super) fn whole_extent(ino: Ino, row: &Row) -> Result<()> {
-    let (index, owner, id) = (unsigned(row, 0)?, Ino(unsigned(row, 1)?), unsigned(row, 2)?);
-    let sum = sums::owned_extent((ino, index), (owner, id), CommitNo(unsigned(row, 3)?));
-    whole(row, 4, sum, || format!("the row of block {index} of inode {}", ino.0))
+    let (owner, id) = (Ino(unsigned(row, 1)?), unsigned(row, 2)?);
+    let span = Span { start: unsigned(row, 0)?, length: number(row, 5)? };
+    let sum = sums::owned_extent((ino, span), (owner, id), CommitNo(unsigned(row, 3)?));
+    whole(row, 4, sum, || format!("the row of the block at byte {} of inode {}", span.start, ino.0))
 }
 
 /// An extent, and where its block lies.
-pub(super) fn extent(row: &Row, others: &Others) -> Result<(u64, BlockRef)> {
+pub(super) fn extent(row: &Row, others: &Others) -> Result<(Span, BlockRef)> {
     extent_with(row, others, |sum| sum)
 }
 
 /// The same of a row whose sum `kept_as` makes of that of an extent.
-pub(super) fn extent_with(row: &Row, others: &Others, kept_as: impl Fn(i64) -> i64) -> Result<(u64, BlockRef)> {
+pub(super) fn extent_with(row: &Row, others: &Others, kept_as: impl Fn(i64) -> i64) -> Result<(Span, BlockRef)> {
     let (id, owner) = (BlockId(unsigned(row, 2)?), Ino(unsigned(row, 3)?));
-    let (ino, index) = (Ino(unsigned(row, 0)?), unsigned(row, 1)?);
-    let sum = kept_as(sums::owned_extent((ino, index), (owner, id.0), CommitNo(unsigned(row, 10)?)));
-    whole(row, 11, sum, || format!("the row of block {index} of inode {}", ino.0))?;
+    let ino = Ino(unsigned(row, 0)?);
+    let span = Span { start: unsigned(row, 1)?, length: number(row, 12)? };
+    let sum = kept_as(sums::owned_extent((ino, span), (owner, id.0), CommitNo(unsigned(row, 10)?)));
+    whole(row, 11, sum, || format!("the row of the block at byte {} of inode {}", span.start, ino.0))?;
     let (block, at) = others.get(&id).map_or((row, 4), |block| (block, 1));
     let gone = || Error::Corrupt(format!("block {}, of inode {}, has no row; 'weft check' tells more", id.0, ino.0));
     let length = get::<Option<i64>>(block, at)?.ok_or_else(gone)?;
@@ -392,12 +394,12 @@ pub(super) fn extent_with(row: &Row, others: &Others, kept_as: impl Fn(i64) -> i
     let read = BlockRef { id, length, base: unsigned(block, at + 1)?, value, place };
     let sum = sums::owned_block(owner, &read, get(block, at + 4)?);
     whole(block, at + 5, sum, || format!("the row of block {}", id.0))?;
-    Ok((index, read))
+    Ok((span, read))
 }
 
 /// The bytes of the block of an extent, if they came along.
 pub(super) fn along<'a>(row: &'a Row, block: &BlockRef, others: &'a Others) -> Option<&'a [u8]> {
-    let (row, at) = others.get(&block.id).map_or((row, 12), |block| (block, 7));
+    let (row, at) = others.get(&block.id).map_or((row, 13), |block| (block, 7));
     row.try_get(at).ok().flatten()
 }
 

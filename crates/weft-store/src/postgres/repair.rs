@@ -93,14 +93,14 @@ fn put(copy: &Copy, (table, columns): (&str, &[&str]), sender: &mut Sender<'_>) 
         "extents" => (
             format!(
                 "SELECT e.*, coalesce(o.owner, e.ino), \
-                 weft_sum('owned extents', e.ino, e.idx, coalesce(o.owner, e.ino), e.block, e.since) \
+                 weft_sum('owned extents', e.ino, e.start, e.length, coalesce(o.owner, e.ino), e.block, e.since) \
                  FROM ({changed}) e LEFT JOIN owners o ON o.id = e.block"
             ),
             ", owner, sum",
         ),
         OLD_EXTENTS => (
             format!(
-                "SELECT {}, (weft_sum('owned extents', e.ino, e.idx, coalesce(o.owner, e.ino), e.block, e.since) \
+                "SELECT {}, (weft_sum('owned extents', e.ino, e.start, e.length, coalesce(o.owner, e.ino), e.block, e.since) \
                  + weft_references(e.until)) & 4611686018427387903, coalesce(o.owner, e.ino) \
                  FROM ({changed}) e LEFT JOIN owners o ON o.id = e.block",
                 columns

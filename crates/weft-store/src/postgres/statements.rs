@@ -29,36 +29,36 @@ macro_rules! stands_on_all {
 macro_rules! extents {
     ($owner:literal) => {
         concat!(
-            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum \
+            "SELECT e.ino, e.start, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum, e.length \
              FROM extents e LEFT JOIN blocks b ON b.owner = ",
             $owner,
-            " AND b.id = e.block WHERE OF_VOLUME AND e.ino = $1 AND e.idx >= $2 AND e.idx < $3 ORDER BY e.idx"
+            " AND b.id = e.block WHERE OF_VOLUME AND e.ino = $1 AND e.start >= $2 AND e.start < $3 ORDER BY e.start"
         )
     };
 }
 
-/// The same of several files, with the bytes of each one's first two blocks if they are short.
+/// The same of several files, with the bytes of blocks in the first 128 KiB of each if they are short.
 macro_rules! extents_ahead {
     ($owner:literal) => {
         concat!(
-            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum, \
-             CASE WHEN e.idx < 2 AND b.length <= $3 THEN b.bytes END \
+            "SELECT e.ino, e.start, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum, e.length, \
+             CASE WHEN e.start < 131072 AND b.length <= $3 THEN b.bytes END \
              FROM extents e LEFT JOIN blocks b ON b.owner = ",
             $owner,
-            " AND b.id = e.block WHERE OF_VOLUME AND e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.idx LIMIT $4"
+            " AND b.id = e.block WHERE OF_VOLUME AND e.ino >= $1 AND e.ino <= $2 ORDER BY e.ino, e.start LIMIT $4"
         )
     };
 }
 
 /// Bytes that a file's blocks hold by its row, and those of blocks whose rows lie in it, with the
-/// blocks whose owner is $owner; of others the length is not known, and taken to be $2.
+/// blocks whose owner is $owner; of others the length is not known, and taken to be that of the extent.
 macro_rules! missing_blocks {
     ($owner:literal) => {
         concat!(
             "SELECT f.allocated, \
-             CAST(coalesce(sum(CASE WHEN e.ino IS NULL THEN 0 ELSE coalesce(b.length, $2) END), 0) AS bigint) \
-             FROM fileatt f LEFT JOIN extents e ON e.ino = f.ino AND e.idx >= 0 \
-             AND e.idx < f.size / $2 + CASE WHEN f.size % $2 > 0 THEN 1 ELSE 0 END LEFT JOIN blocks b ON b.owner = ",
+             CAST(coalesce(sum(CASE WHEN e.ino IS NULL THEN 0 ELSE coalesce(b.length, e.length) END), 0) AS bigint) \
+             FROM fileatt f LEFT JOIN extents e ON e.ino = f.ino AND e.start >= 0 \
+             AND e.start < f.size LEFT JOIN blocks b ON b.owner = ",
             $owner,
             " AND b.id = e.block WHERE OF_VOLUME AND f.ino = $1 AND f.inline IS NULL GROUP BY f.ino, f.allocated"
         )
@@ -91,11 +91,11 @@ statements! {
     /// do; the others are [`OTHERS_BLOCKS`].
     EXTENTS_APART = extents!("e.ino");
     EXTENTS_AHEAD_APART = extents_ahead!("e.ino");
-    EXTENT_FROM_START = "SELECT idx FROM extents WHERE OF_VOLUME AND ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx LIMIT 1 OFFSET $4";
-    EXTENT_FROM_END = "SELECT idx FROM extents WHERE OF_VOLUME AND ino = $1 AND idx >= $2 AND idx < $3 ORDER BY idx DESC LIMIT 1 OFFSET $4";
-    /// Selects extents of a file from the index behind $2 on, with the values that their sums
+    EXTENT_FROM_START = "SELECT start FROM extents WHERE OF_VOLUME AND ino = $1 AND start >= $2 AND start < $3 ORDER BY start LIMIT 1 OFFSET $4";
+    EXTENT_FROM_END = "SELECT start FROM extents WHERE OF_VOLUME AND ino = $1 AND start >= $2 AND start < $3 ORDER BY start DESC LIMIT 1 OFFSET $4";
+    /// Selects extents of a file behind byte $2, with the values that their sums
     /// cover.
-    EXTENT_SUMS = "SELECT idx, owner, block, since, sum FROM extents WHERE OF_VOLUME AND ino = $1 AND idx > $2 ORDER BY idx LIMIT $3";
+    EXTENT_SUMS = "SELECT start, owner, block, since, sum, length FROM extents WHERE OF_VOLUME AND ino = $1 AND start > $2 ORDER BY start LIMIT $3";
     MISSING_BLOCKS = missing_blocks!("e.owner");
     MISSING_BLOCKS_APART = missing_blocks!("e.ino");
     MISSING_NAMES = "SELECT f.size, count(n.cookie) FROM fileatt f LEFT JOIN naming n ON n.parent = f.ino AND n.cookie > 0 \
@@ -158,10 +158,10 @@ statements! {
                    WHERE naming.parent = d.parent AND naming.name = d.name";
     /// Extents, with the rows of those of their blocks that are the file's own; of others'
     /// [`OTHERS_REFS`].
-    PLACED = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL \
+    PLACED = "SELECT e.ino, e.start, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, e.length \
               FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
-              WHERE e.ino = $1 AND e.idx >= $2 AND e.idx < $3";
-    PLACED_OF = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL \
+              WHERE e.ino = $1 AND e.start >= $2 AND e.start < $3";
+    PLACED_OF = "SELECT e.ino, e.start, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, e.length \
                  FROM extents e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE e.ino = ANY($1)";
     OTHERS_REFS = "SELECT refs, length, base, value, sum, bytes IS NULL, id FROM blocks WHERE owner = $1 AND id = ANY($2)";
     /// Counts the blocks in a file's own table, up to $2.
@@ -174,10 +174,10 @@ statements! {
                  (SELECT e.block FROM extents e WHERE e.ino = $1 AND e.owner = $1 AND NOT EXISTS \
                  (SELECT 1 FROM blocks b WHERE b.owner = $1 AND b.id = e.block) LIMIT 1)";
     ADD_DROPPED = "INSERT INTO dropped (owner) SELECT * FROM unnest($1::bigint[]) ON CONFLICT (owner) DO NOTHING";
-    REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND idx >= $2 AND idx < $3";
+    REMOVE_EXTENTS = "DELETE FROM extents WHERE ino = $1 AND start >= $2 AND start < $3";
     REMOVE_EXTENTS_OF = "DELETE FROM extents WHERE ino = ANY($1)";
-    PUT_EXTENTS = "INSERT INTO extents (ino, idx, owner, block, since, sum) \
-                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[])";
+    PUT_EXTENTS = "INSERT INTO extents (ino, start, length, owner, block, since, sum) \
+                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])";
     PUT_BLOCKS = "INSERT INTO blocks (owner, id, refs, length, base, value, sum, bytes) \
                   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[], \
                   $8::bytea[])";

@@ -1,6 +1,8 @@
 //! Bringing a volume of an older format to this one, in one transaction: an interruption leaves it
 //! as it was.
 
+mod extents;
+
 use super::address::Address;
 use super::connection::Connection;
 use super::open::{self, connect, hold_any};
@@ -22,11 +24,11 @@ const WHAT: &str = "cannot upgrade the volume";
 /// The format before rows had sums.
 const WITHOUT_SUMS: u32 = 4;
 
-/// The format that counts extended attributes, and keeps no versions of rows.
+/// The last format that keeps no versions of rows, the first that counts extended attributes.
 const WITHOUT_VERSIONS: u32 = 6;
 
-/// The formats that can be brought up.
-const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5, WITHOUT_VERSIONS];
+/// The formats that can be brought up. All of them have extents by the index of a block.
+const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5, WITHOUT_VERSIONS, 7];
 
 /// Has rows count their extended attributes, for which they had a flag.
 const COUNTS: &[&str] = &[
@@ -83,7 +85,9 @@ pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progre
     let mut connection = connector.connect()?;
     refuse_waiting_operations(&mut connection, address)?;
     progress(Progress { step: "verifying rows", done: 0, total: 2 });
-    refuse_old_history(&mut connection, address)?;
+    if from <= WITHOUT_VERSIONS {
+        refuse_old_history(&mut connection, address)?;
+    }
     if from < WITHOUT_VERSIONS {
         verify(&mut connection, from)?;
     }
@@ -105,9 +109,16 @@ pub fn upgrade(address: &Address, mode: Upgrade, progress: &mut dyn FnMut(Progre
 fn rewrite(connection: &mut Connection, from: u32) -> Result<()> {
     let set = "UPDATE volume SET format = $1 WHERE id = 1";
     connection.query(WHAT, set, vec![Box::new(i64::from(FORMAT))])?;
-    make_history(connection)?;
-    if from == WITHOUT_VERSIONS {
-        // Rows are what they were.
+    let block_size = extents::block_size(connection)?;
+    if from <= WITHOUT_VERSIONS {
+        make_history(connection)?;
+    }
+    match from {
+        WITHOUT_SUMS => extents::bring_up_unsummed(connection, block_size)?,
+        from => extents::bring_up(connection, block_size, from > WITHOUT_VERSIONS)?,
+    }
+    if from >= WITHOUT_VERSIONS {
+        // Other rows are what they were.
         return refuse_damaged_header(connection);
     }
     COUNTS.iter().try_for_each(|statement| connection.run(WHAT, statement))?;
@@ -219,18 +230,30 @@ const HISTORY_OF_6: &str = "
     CREATE TABLE xattr_history (ino bigint NOT NULL, name bytea NOT NULL, since bigint NOT NULL, until bigint NOT NULL,
         value bytea NOT NULL, PRIMARY KEY (ino, name, since))";
 
-/// Brings the volume at `address` back to format 4, 5 or 6: for tests of [`upgrade`].
+/// Brings the volume at `address` back to format 4, 5, 6 or 7: for tests of [`upgrade`].
 #[doc(hidden)]
 pub fn downgrade(address: &Address, to: u32) -> Result<()> {
     let mut connection = connect(address)?;
     connection.run(WHAT, "BEGIN")?;
+    let block_size = extents::block_size(&mut connection)?;
+    extents::take_back(&mut connection, block_size, to > WITHOUT_VERSIONS)?;
+    if to <= WITHOUT_VERSIONS {
+        take_back_history(&mut connection, to)?;
+    }
+    let set = "UPDATE volume SET format = $1 WHERE id = 1";
+    connection.query(WHAT, set, vec![Box::new(i64::from(to))])?;
+    connection.run(WHAT, "COMMIT")
+}
+
+/// Takes away what came after format `to`, which has no versions of rows.
+fn take_back_history(connection: &mut Connection, to: u32) -> Result<()> {
     views::NAMES.iter().try_for_each(|view| connection.run(WHAT, &format!("DROP VIEW {view}")))?;
     let new = tables::names(Dialect::Postgres).filter(|table| is_of_versions(table));
     let new = new.chain(NEW_TABLES.iter().map(|table| (*table).to_owned())).collect::<Vec<_>>();
     connection.run(WHAT, &format!("DROP TABLE {}; DROP INDEX {NEW_INDEX}; {HISTORY_OF_6}", new.join(", ")))?;
     if to < WITHOUT_VERSIONS {
         connection.run(WHAT, "UPDATE fileatt SET xattrs = 1 WHERE xattrs > 1")?;
-        seal::seal_inodes(&mut connection)?;
+        seal::seal_inodes(connection)?;
         for table in ["fileatt", "fileatt_history"] {
             let flag = format!("ALTER TABLE {table} ALTER COLUMN xattrs TYPE boolean USING xattrs > 0");
             connection.run(WHAT, &flag)?;
@@ -243,7 +266,5 @@ pub fn downgrade(address: &Address, to: u32) -> Result<()> {
             connection.run(WHAT, &format!("ALTER TABLE {} DROP COLUMN {}", words[2], words[5]))?;
         }
     }
-    let set = "UPDATE volume SET format = $1 WHERE id = 1";
-    connection.query(WHAT, set, vec![Box::new(i64::from(to))])?;
-    connection.run(WHAT, "COMMIT")
+    Ok(())
 }

@@ -9,7 +9,7 @@ use crate::batch::{Batch, NameChange, XattrChange};
 use crate::error::Result;
 use crate::overlay::Changes;
 use crate::references::References;
-use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place};
+use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Ino, InodeRow, NameRow, Place, Span};
 use crate::sums;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -225,7 +225,7 @@ pub(super) fn rows<S: FnMut(&[Call]) -> Result<()>>(
 pub(super) struct Extents<'a> {
     /// All extents in these ranges go, beside those of files that are removed.
     pub(super) removed: &'a [(Ino, Range<u64>)],
-    pub(super) put: &'a [(Ino, u64, Home)],
+    pub(super) put: &'a [(Ino, Span, Home)],
     /// References to blocks that are there before the rows.
     pub(super) references: &'a References<Home>,
     /// Blocks among these that nothing names any more.
@@ -254,14 +254,15 @@ pub(super) fn none<T>(_: &T) -> usize {
     0
 }
 
-fn put_extents(put: &[(Ino, u64, Home)], commit: CommitNo) -> Call {
+fn put_extents(put: &[(Ino, Span, Home)], commit: CommitNo) -> Call {
     let columns = vec![
         column(put, |(ino, ..)| int(ino.0)),
-        column(put, |(_, index, _)| int(*index)),
+        column(put, |(_, span, _)| int(span.start)),
+        column(put, |(_, span, _)| i64::from(span.length)),
         column(put, |(.., (owner, _))| int(owner.0)),
         column(put, |(.., (_, id))| int(id.0)),
         column(put, |_| int(commit.0)),
-        column(put, |(ino, index, (owner, id))| sums::owned_extent((*ino, *index), (*owner, id.0), commit)),
+        column(put, |(ino, span, (owner, id))| sums::owned_extent((*ino, *span), (*owner, id.0), commit)),
     ];
     Call::new(sql::PUT_EXTENTS, columns)
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::batch::{Counters, InodeChange, NewBlock};
 use crate::memory::MemoryStore;
-use crate::row::{CommitNo, InodeRow, Timestamp};
+use crate::row::{CommitNo, InodeRow, Span, Timestamp};
 use crate::store::{CommitStore, Durability, RowStore, VolumeOptions};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -47,16 +47,21 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+fn span(index: u64) -> Span {
+    Span::of_block(index, 65536)
+}
+
 /// Extents and blocks as an engine keeps them that does what the planner says.
 #[derive(Default)]
 struct Engine {
-    extents: BTreeMap<(Ino, u64), BlockId>,
+    extents: BTreeMap<(Ino, Span), BlockId>,
     references: BTreeMap<BlockId, i64>,
 }
 
 impl Engine {
     fn clear(&mut self, references: &mut References<BlockId>, ino: Ino, range: Range<u64>) {
-        let gone = self.extents.extract_if((ino, range.start)..(ino, range.end), |_, _| true);
+        let at = |start| (ino, Span { start, length: 0 });
+        let gone = self.extents.extract_if(at(range.start)..at(range.end), |_, _| true);
         gone.for_each(|(_, block)| references.lose(block));
     }
 
@@ -67,8 +72,8 @@ impl Engine {
         let mut references = References::default();
         plan.replaced.into_iter().for_each(|(ino, range)| self.clear(&mut references, ino, range));
         plan.removed.into_iter().for_each(|ino| self.clear(&mut references, ino, 0..u64::MAX));
-        for (ino, index, block) in plan.put {
-            assert_eq!(self.extents.insert((ino, index), block), None, "what was there has gone");
+        for (ino, span, block) in plan.put {
+            assert_eq!(self.extents.insert((ino, span), block), None, "what was there has gone");
             references.gain(block);
         }
         for new in &batch.blocks {
@@ -107,7 +112,9 @@ fn batch(store: &MemoryStore, engine: &Engine, changes: &[Change]) -> Batch {
     for change in changes {
         match *change {
             Change::Clear { file, start, length } if !removed.contains(&Ino(file)) => {
-                batch.extents.push(ExtentChange::Clear { ino: Ino(file), range: start..start + length });
+                batch
+                    .extents
+                    .push(ExtentChange::Clear { ino: Ino(file), range: span(start).start..span(start + length).start });
             }
             Change::PutNew { file, index } if !removed.contains(&Ino(file)) && put.insert((file, index)) => {
                 let new = NewBlock::new(BlockId(next), Ino(file), Rope::from(vec![7; 10]), 0);
@@ -115,13 +122,13 @@ fn batch(store: &MemoryStore, engine: &Engine, changes: &[Change]) -> Batch {
                 next += 1;
                 named.push(new.id);
                 batch.blocks.push(new);
-                batch.extents.push(ExtentChange::Put { ino: Ino(file), index, block });
+                batch.extents.push(ExtentChange::Put { ino: Ino(file), span: span(index), block });
             }
             Change::Share { file, index, block }
                 if !removed.contains(&Ino(file)) && !named.is_empty() && put.insert((file, index)) =>
             {
                 let block = stored(named[block % named.len()]);
-                batch.extents.push(ExtentChange::Put { ino: Ino(file), index, block });
+                batch.extents.push(ExtentChange::Put { ino: Ino(file), span: span(index), block });
             }
             _ => {}
         }
@@ -151,7 +158,7 @@ proptest! {
             store.apply(&batch, Durability::Durable).expect("applied");
             let extents = FILES.flat_map(|file| {
                 let extents = store.extents(Ino(file), 0..u64::MAX).expect("readable");
-                extents.into_iter().map(move |(index, block)| ((Ino(file), index), block.id))
+                extents.into_iter().map(move |(span, block)| ((Ino(file), span), block.id))
             });
             prop_assert_eq!(extents.collect::<BTreeMap<_, _>>(), engine.extents.clone());
             prop_assert_eq!(store.references(), engine.references.clone());

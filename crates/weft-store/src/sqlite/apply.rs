@@ -328,7 +328,7 @@ impl Writer {
         let mut digests = self.digester.as_ref().map(|digester| digester.begin(&rows, self.block_size));
         if let Some(digests) = &mut digests {
             plan.cleared.into_iter().for_each(|(ino, range)| digests.clear(ino, range));
-            plan.put.iter().for_each(|(ino, index, _)| digests.put(*ino, *index));
+            plan.put.iter().for_each(|(ino, span, _)| digests.put(*ino, *span));
             let alone = blocks.iter().filter_map(|stored| Some((stored.block.id, stored.alone?)));
             alone.chain(batch.alone.iter().copied()).for_each(|(block, digest)| digests.alone(block, digest));
         }

@@ -8,7 +8,7 @@ use crate::Name;
 use crate::digests::{DigestRows, Inode, after};
 use crate::error::{Error, Result};
 use crate::overlay::Snapshot;
-use crate::row::{BlockRef, Ino};
+use crate::row::{BlockRef, Ino, Span};
 use crate::sums;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::ops::Range;
@@ -135,7 +135,7 @@ impl Snapshot for Rows<'_> {
         self.blob(statement, (sql(parent.0), prefix), |children| sums::branch(parent, prefix, children))
     }
 
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         read::extents(self.connection, ino, &range)
     }
 

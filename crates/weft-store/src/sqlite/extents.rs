@@ -43,11 +43,12 @@ pub(super) fn replace(
             None => clear(connection, ino, &range, references)?,
         }
     }
-    let statement = "INSERT INTO extents (ino, idx, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let statement = "INSERT INTO extents (ino, start, length, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    for (ino, index, block) in &plan.put {
-        let sum = sums::extent(*ino, *index, block.0, commit);
-        statement.execute((sql(ino.0), sql(*index), sql(block.0), sql(commit.0), sum)).map_err(failed)?;
+    for (ino, span, block) in &plan.put {
+        let sum = sums::extent(*ino, *span, block.0, commit);
+        let row = (sql(ino.0), sql(span.start), span.length, sql(block.0), sql(commit.0), sum);
+        statement.execute(row).map_err(failed)?;
         references.gain(*block);
     }
     Ok(())
@@ -56,15 +57,15 @@ pub(super) fn replace(
 /// Moves the extents of `ino` in `range` to the past.
 fn keep(connection: &Connection, keeping: Keeping<'_>, ino: Ino, range: &Range<u64>) -> Result<()> {
     keeping.extents(ino, range)?;
-    let statement = "DELETE FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3";
+    let statement = "DELETE FROM extents WHERE ino = ?1 AND start >= ?2 AND start < ?3";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     statement.execute((sql(ino.0), sql(range.start), sql(range.end))).map(drop).map_err(failed)
 }
 
 /// Deletes the extents of `ino` in `range`.
 fn clear(connection: &Connection, ino: Ino, range: &Range<u64>, references: &mut References<BlockId>) -> Result<()> {
-    let statement = "DELETE FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3 \
-                     RETURNING block, sum IS weft_sum('extents', ino, idx, block, since)";
+    let statement = "DELETE FROM extents WHERE ino = ?1 AND start >= ?2 AND start < ?3 \
+                     RETURNING block, sum IS weft_sum('extents', ino, start, length, block, since)";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     let parameters = (sql(ino.0), sql(range.start), sql(range.end));
     let mut rows = statement.query(parameters).map_err(failed)?;

@@ -39,17 +39,16 @@ pub(super) fn names(connection: &Connection, directory: Ino) -> Result<()> {
     }
 }
 
-pub(super) fn block(connection: &Connection, ino: Ino, block_size: u64) -> Result<()> {
+pub(super) fn block(connection: &Connection, ino: Ino) -> Result<()> {
     let statement = "SELECT f.allocated, \
                      (SELECT coalesce(sum(b.length), 0) FROM extents e JOIN blocks b ON b.id = e.block WHERE e.ino = f.ino \
-                     AND e.idx >= 0 AND e.idx < f.size / ?2 + (f.size % ?2 > 0) \
-                     AND e.sum IS weft_sum('extents', e.ino, e.idx, e.block, e.since) AND b.sum IS \
+                     AND e.start >= 0 AND e.start < f.size \
+                     AND e.sum IS weft_sum('extents', e.ino, e.start, e.length, e.block, e.since) AND b.sum IS \
                      weft_sum('blocks', b.id, b.length, b.base, b.value, b.segment, b.position, b.refs)) \
                      FROM fileatt f WHERE f.ino = ?1 AND f.inline IS NULL";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    let read = statement.query_row((sql(ino.0), sql(block_size)), |row| {
-        Ok(Blocks { allocated: unsigned(row, 0)?, held: unsigned(row, 1)? })
-    });
+    let read =
+        statement.query_row((sql(ino.0),), |row| Ok(Blocks { allocated: unsigned(row, 0)?, held: unsigned(row, 1)? }));
     match read.optional().map_err(failed)? {
         Some(blocks) => missing::refuse_block(ino, &blocks),
         // Removed or shortened since.

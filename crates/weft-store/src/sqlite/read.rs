@@ -4,7 +4,7 @@ use super::sums::INODE;
 use crate::Name;
 use crate::error::{Error, Result};
 use crate::row::{
-    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Timestamp,
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Span, Timestamp,
 };
 use crate::store::Nth;
 use crate::{missing, sums};
@@ -246,20 +246,25 @@ pub(super) fn block_ref(row: &Row<'_>, first: usize) -> rusqlite::Result<BlockRe
     })
 }
 
-pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-    let statement = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
-                     0 FROM extents e LEFT JOIN blocks b ON b.id = e.block \
-                     WHERE e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 ORDER BY e.idx";
+pub(super) fn extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
+    let statement = "SELECT e.start, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
+                     0, e.length FROM extents e LEFT JOIN blocks b ON b.id = e.block \
+                     WHERE e.ino = ?1 AND e.start >= ?2 AND e.start < ?3 ORDER BY e.start";
     all(connection, statement, (sql(ino.0), sql(range.start), sql(range.end)), |row| extent(row, ino))
 }
 
-/// Reads an extent of `ino` with its block, as [`extents`] asks for them: last comes the commit
-/// that replaced it, 0 for one of the present.
-pub(super) fn extent(row: &Row<'_>, ino: Ino) -> rusqlite::Result<(u64, BlockRef)> {
-    let (index, id) = (unsigned(row, 0)?, unsigned(row, 1)?);
-    let extent = sums::extent(ino, index, id, CommitNo(unsigned(row, 7)?));
+/// Reads what an extent covers: its start and its length.
+pub(super) fn span(row: &Row<'_>) -> rusqlite::Result<Span> {
+    Ok(Span { start: unsigned(row, 0)?, length: unsigned32(row, 1)? })
+}
+
+/// Reads an extent of `ino` with its block, as [`extents`] asks for them: last come the commit that
+/// replaced it, 0 for one of the present, and the bytes that it covers.
+pub(super) fn extent(row: &Row<'_>, ino: Ino) -> rusqlite::Result<(Span, BlockRef)> {
+    let (span, id) = (Span { start: unsigned(row, 0)?, length: unsigned32(row, 12)? }, unsigned(row, 1)?);
+    let extent = sums::extent(ino, span, id, CommitNo(unsigned(row, 7)?));
     if row.get::<_, i64>(8)? != sums::version(extent, CommitNo(unsigned(row, 11)?)) {
-        return Err(damage(8, format!("the row of block {index} of inode {} is damaged", ino.0)));
+        return Err(damage(8, format!("the row of the block at byte {} of inode {} is damaged", span.start, ino.0)));
     }
     if row.get_ref(2)? == ValueRef::Null {
         return Err(damage(2, format!("block {id}, of inode {}, has no row", ino.0)));
@@ -268,7 +273,7 @@ pub(super) fn extent(row: &Row<'_>, ino: Ino) -> rusqlite::Result<(u64, BlockRef
     if row.get::<_, i64>(10)? != sums::block(&block, row.get(9)?) {
         return Err(damage(10, format!("block {} has a damaged row", block.id.0)));
     }
-    Ok((index, block))
+    Ok((span, block))
 }
 
 pub(super) fn nth_extent(connection: &Connection, ino: Ino, range: &Range<u64>, nth: Nth) -> Result<Option<u64>> {
@@ -277,7 +282,7 @@ pub(super) fn nth_extent(connection: &Connection, ino: Ino, range: &Range<u64>, 
         Nth::FromEnd(skipped) => ("DESC", skipped),
     };
     let statement = format!(
-        "SELECT idx FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3 ORDER BY idx {order} LIMIT 1 OFFSET ?4"
+        "SELECT start FROM extents WHERE ino = ?1 AND start >= ?2 AND start < ?3 ORDER BY start {order} LIMIT 1 OFFSET ?4"
     );
     let parameters = (sql(ino.0), sql(range.start), sql(range.end), sql(skipped));
     Ok(all(connection, &statement, parameters, |row| unsigned(row, 0))?.pop())

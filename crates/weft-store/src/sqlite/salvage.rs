@@ -37,7 +37,7 @@ use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
 use crate::files::{self, rename_to_new};
 use crate::finding::{CheckOptions, Outcome, Progress, Repair};
-use crate::row::{BlockId, CommitNo, Ino, InodeRow, Timestamp};
+use crate::row::{BlockId, CommitNo, Ino, InodeRow, Span, Timestamp};
 use crate::store::{Header, VolumeOptions};
 use blocks::store;
 use logs::Looked;
@@ -255,7 +255,7 @@ struct Salvage<'a> {
 }
 
 /// The blocks of an inode, by their index.
-type Extents = BTreeMap<u64, BlockId>;
+type Extents = BTreeMap<Span, BlockId>;
 
 impl Salvage<'_> {
     fn miss(&mut self, kind: &'static str, what: String, why: impl Into<String>) {
@@ -313,19 +313,28 @@ impl Salvage<'_> {
 
     fn extents(&self) -> BTreeMap<Ino, Extents> {
         let (mut extents, mut last) = (BTreeMap::<Ino, Extents>::new(), None);
-        let block_size = u64::from(self.volume.options.block_size);
-        for ((ino, index), (since, block)) in &self.found.extents {
+        for ((ino, span), (since, block)) in &self.found.extents {
             if last.as_ref().is_none_or(|(known, _)| known != ino) {
                 last = Some((*ino, self.row(*ino)));
             }
             let row = last.as_ref().and_then(|(_, row)| row.as_ref());
             // A block behind the end of a file is of before the file was cut.
-            let is_gone = |row: &(InodeRow, i64)| *since < row.1 && index.saturating_mul(block_size) >= row.0.size;
-            if !row.is_some_and(is_gone) {
-                extents.entry(*ino).or_default().insert(*index, *block);
+            let is_gone = |row: &(InodeRow, i64)| *since < row.1 && span.start >= row.0.size;
+            if !row.is_some_and(is_gone) && self.is_newest(*ino, *span, *since) {
+                extents.entry(*ino).or_default().insert(*span, *block);
             }
         }
         extents
+    }
+
+    /// True if no newer extent covers some of the bytes.
+    fn is_newest(&self, ino: Ino, span: Span, since: i64) -> bool {
+        let block_size = u64::from(self.volume.options.block_size);
+        let at = |start| (ino, Span { start, length: 0 });
+        // None crosses a block.
+        let near = at(span.start - span.start % block_size)..at(span.end());
+        let others = self.found.extents.range(near).filter(|((_, other), _)| *other != span && other.overlaps(&span));
+        !{ others }.any(|(_, (other, _))| *other > since)
     }
 
     /// Brings the blocks, each verified; tells which they are, and their lengths. Those that no
@@ -417,13 +426,12 @@ impl Salvage<'_> {
         self.bring_inlined(connection, extents, &kinds, &mut brought)?;
         self.remade = self.make_files(connection, extents, blocks, &kinds)?;
         brought.extend(self.remade.iter().map(|ino| (*ino, Kind::File)));
-        let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
+        let statement = "INSERT INTO extents (ino, start, length, block, since) VALUES (?1, ?2, ?3, ?4, ?5)";
         let mut statement = connection.prepare_cached(statement).map_err(failed)?;
         for (ino, own) in extents.iter().filter(|(ino, _)| brought.contains_key(ino)) {
-            for (index, block) in own {
-                statement
-                    .execute((sql(ino.0), sql(*index), sql(block.0), sql(self.volume.commit.0)))
-                    .map_err(failed)?;
+            for (span, block) in own {
+                let row = (sql(ino.0), sql(span.start), span.length, sql(block.0), sql(self.volume.commit.0));
+                statement.execute(row).map_err(failed)?;
             }
         }
         self.bring_directories(connection, &mut brought)?;
@@ -509,7 +517,7 @@ impl Salvage<'_> {
     }
 
     fn has_extents(&self, ino: Ino) -> bool {
-        self.found.extents.range((ino, 0)..).next().is_some_and(|((found, _), _)| *found == ino)
+        self.found.extents.range(rows::extents_of(ino)).next().is_some()
     }
 
     fn bring_volume(&self, connection: &Connection) -> Result<()> {

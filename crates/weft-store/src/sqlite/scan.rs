@@ -7,7 +7,7 @@ use crate::Name;
 use crate::digests::{CommitDigests, DigestRows, Digester, Inode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Snapshot;
-use crate::row::{BlockRef, Ino, InodeRow};
+use crate::row::{BlockRef, Ino, InodeRow, Span};
 use rusqlite::Connection;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -119,11 +119,11 @@ impl Scan<'_> {
     /// The digests of a commit in which all content of `row` is put.
     fn content_of<'b>(&'b self, rows: &'b dyn DigestRows, row: &InodeRow) -> Result<CommitDigests<'b>> {
         let mut digests = self.digester.rebuild(rows, self.block_size);
-        let all = "SELECT idx FROM extents WHERE ino = ?1 ORDER BY idx";
+        let all = "SELECT start, length FROM extents WHERE ino = ?1 ORDER BY start";
         let mut statement = self.connection().prepare_cached(all).map_err(failed)?;
-        let indices = statement.query_map((sql(row.ino.0),), |row| read::unsigned(row, 0)).map_err(failed)?;
-        for index in indices {
-            digests.put(row.ino, index.map_err(failed)?);
+        let spans = statement.query_map((sql(row.ino.0),), read::span).map_err(failed)?;
+        for span in spans {
+            digests.put(row.ino, span.map_err(failed)?);
         }
         Ok(digests)
     }
@@ -357,7 +357,7 @@ impl Snapshot for Compared<'_> {
     fn branch(&self, _parent: Ino, _prefix: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
+    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
         self.rows.extents(ino, range)
     }
     fn bytes(&self, block: &BlockRef) -> Result<Block> {

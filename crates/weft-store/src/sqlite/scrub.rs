@@ -164,16 +164,15 @@ impl Scrub<'_> {
         if damaged.is_empty() {
             return Ok(Vec::new());
         }
-        let all = "SELECT ino, idx, block FROM extents ORDER BY ino, idx";
+        let all = "SELECT ino, start, block FROM extents ORDER BY ino, start";
         let mut statement = self.connection.prepare(all).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         while let Some(row) = rows.next().map_err(failed)? {
             let number = |column| read::unsigned(row, column).map_err(failed);
-            let (ino, index, block) = (Ino(number(0)?), number(1)?, BlockId(number(2)?));
+            let (ino, first, block) = (Ino(number(0)?), number(1)?, BlockId(number(2)?));
             if damaged.contains(&block) {
                 let row = self.block(block).ok().flatten();
                 let length = row.map_or(self.block_size, |row| u64::from(row.length));
-                let first = index * self.block_size;
                 let why = row.map_or(OTHER_BYTES, |row| self.why(&row));
                 found.add(sql(ino.0), sql(first)..sql(first + length), sql(block.0), why.into());
             }
@@ -186,7 +185,7 @@ impl Scrub<'_> {
     /// The same of blocks that earlier commits alone have.
     fn name_in_the_past(&self, damaged: &BTreeSet<BlockId>) -> Result<Vec<Finding>> {
         let all = "SELECT ino, since, until, block FROM extents_history e \
-                   WHERE NOT EXISTS (SELECT 1 FROM extents x WHERE x.block = e.block) ORDER BY ino, since, idx";
+                   WHERE NOT EXISTS (SELECT 1 FROM extents x WHERE x.block = e.block) ORDER BY ino, since, start";
         let mut statement = self.connection.prepare(all).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         let mut findings = Vec::new();

@@ -7,6 +7,7 @@
 //! Rows get the sums of what they hold, so whatever can be verified is verified before: content in
 //! rows by its stored digests.
 
+mod extents;
 mod left;
 mod rewrite;
 
@@ -35,13 +36,16 @@ const WITHOUT_SUMS: u32 = 3;
 /// The first format whose inodes count their extended attributes.
 const WITH_COUNTS: u32 = 6;
 
-/// The formats that can be brought up. None of them keeps versions of rows.
-const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5, WITH_COUNTS];
+/// The first format that keeps versions of rows.
+const WITH_VERSIONS: u32 = 7;
 
-/// Tables that no format before has.
+/// The formats that can be brought up. All of them have extents by the index of a block.
+const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5, WITH_COUNTS, WITH_VERSIONS];
+
+/// Tables that came with versions of rows.
 const NEW_TABLES: &[&str] = &["retention", "pins", "content_history"];
 
-/// Tables of versions of rows that all formats have, and that were never written to.
+/// Tables of versions of rows that all formats have; before those came, nothing was written to them.
 const VERSION_TABLES: &[&str] = &["fileatt_history", "naming_history", "extents_history", "xattr_history"];
 
 /// Begins the header of each record in an intent log of format 3.
@@ -261,6 +265,8 @@ pub fn downgrade(path: &Path) -> Result<()> {
     run("CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind)")?;
     let flag = "RENAME COLUMN xattrs TO has_xattrs";
     run(&format!("ALTER TABLE fileatt {flag}; UPDATE fileatt SET has_xattrs = has_xattrs > 0"))?;
+    run("ALTER TABLE extents DROP COLUMN length; ALTER TABLE extents RENAME COLUMN start TO idx; \
+         UPDATE extents SET idx = idx / (SELECT block_size FROM volume)")?;
     for table in VERSION_TABLES {
         run(&format!("DROP TABLE {table}; CREATE TABLE {table} (since INTEGER NOT NULL, until INTEGER NOT NULL)"))?;
     }

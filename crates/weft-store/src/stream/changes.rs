@@ -4,7 +4,7 @@ use super::record::Record;
 use super::send::Sender;
 use crate::error::Result;
 use crate::past::{ChangedExtent, ChangedNames};
-use crate::row::{BlockRef, CommitNo, Cookie, Ino, InodeRow};
+use crate::row::{BlockRef, CommitNo, Cookie, Ino, InodeRow, Span};
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,8 +13,8 @@ use weft_digest::Kind;
 /// Entries of a new directory that are asked for together.
 const NAMES_TOGETHER: usize = 1 << 16;
 
-/// Blocks of a file, or holes, that are looked at together; more where a file is very long.
-const WINDOW: u64 = 1 << 20;
+/// Bytes of a file that are looked at together; more where a file is very long.
+const WINDOW: u64 = 64 << 30;
 
 /// Windows of a file at most.
 const WINDOWS_MAX: u64 = 1024;
@@ -115,11 +115,11 @@ impl Sender<'_, '_> {
             return Ok(());
         }
         let block_size = u64::from(self.to.header()?.options.block_size);
-        let blocks = old.size.max(new.size).div_ceil(block_size);
-        let window = WINDOW.max(blocks.div_ceil(WINDOWS_MAX));
+        let size = old.size.max(new.size);
+        let window = WINDOW.max(size.div_ceil(WINDOWS_MAX).next_multiple_of(block_size));
         let mut at = 0;
-        while at < blocks {
-            let end = at.saturating_add(window).min(blocks);
+        while at < size {
+            let end = at.saturating_add(window).min(size);
             let extents = self.store.changed_extents(commits, new.ino, at..end)?;
             self.changed_extents(new.ino, &extents)?;
             at = end;
@@ -144,13 +144,13 @@ impl Sender<'_, '_> {
         let mut cleared = Vec::<Range<u64>>::new();
         for extent in extents.iter().filter(|extent| extent.was_there) {
             match cleared.last_mut() {
-                Some(last) if last.end == extent.index => last.end += 1,
-                _ => cleared.push(extent.index..extent.index + 1),
+                Some(last) if last.end == extent.span.start => last.end = extent.span.end(),
+                _ => cleared.push(extent.span.range()),
             }
         }
         cleared.into_iter().try_for_each(|range| self.out.put(&Record::Clear { range }))?;
-        let put = extents.iter().filter_map(|extent| Some((extent.index, extent.now?)));
-        self.put_blocks(ino, &put.collect::<Vec<(u64, BlockRef)>>())
+        let put = extents.iter().filter_map(|extent| Some((extent.span, extent.now?)));
+        self.put_blocks(ino, &put.collect::<Vec<(Span, BlockRef)>>())
     }
 
     fn changed_names(&mut self, directory: Ino, names: ChangedNames) -> Result<()> {

@@ -7,7 +7,7 @@ use super::wrong;
 use crate::Name;
 use crate::error::Result;
 use crate::past::HistoryFor;
-use crate::row::{CommitNo, Cookie, Ino, InodeRow, Timestamp};
+use crate::row::{CommitNo, Cookie, Ino, InodeRow, Span, Timestamp};
 use crate::store::{BlockHome, VolumeOptions};
 use std::io::Read;
 use weft_block::Slice;
@@ -112,6 +112,11 @@ fn put_short(out: &mut Vec<u8>, number: u32) {
     out.extend_from_slice(&number.to_le_bytes());
 }
 
+fn put_span(out: &mut Vec<u8>, span: Span) {
+    put(out, span.start);
+    put_short(out, span.length);
+}
+
 fn put_time(out: &mut Vec<u8>, time: Timestamp) {
     out.extend_from_slice(&time.0.to_le_bytes());
 }
@@ -190,11 +195,15 @@ fn encode(record: &Record, out: &mut Vec<u8>) -> u8 {
             put_some(out, value.as_ref(), |out, value| put_bytes(out, value));
         }
         Record::Clear { range } => [range.start, range.end].into_iter().for_each(|number| put(out, number)),
-        Record::Block { index, base, bytes } => {
-            [*index, *base].into_iter().for_each(|number| put(out, number));
+        Record::Block { span, base, bytes } => {
+            put_span(out, *span);
+            put(out, *base);
             out.extend_from_slice(bytes);
         }
-        Record::Shared { index, ino, at } => [*index, ino.0, *at].into_iter().for_each(|number| put(out, number)),
+        Record::Shared { span, ino, at } => {
+            put_span(out, *span);
+            [ino.0, *at].into_iter().for_each(|number| put(out, number));
+        }
         Record::Gone { ino, base } => {
             put(out, ino.0);
             put_digest(out, *base);
@@ -272,6 +281,10 @@ impl<'a> Bytes<'a> {
             Ok(_) => Ok(number),
             Err(_) => Err(wrong("a number is negative or too large")),
         }
+    }
+
+    fn span(&mut self) -> Result<Span> {
+        Ok(Span { start: self.number()?, length: self.short()? })
     }
 
     fn time(&mut self) -> Result<Timestamp> {
@@ -397,8 +410,8 @@ fn decode(letter: u8, bytes: &mut Bytes<'_>) -> Result<Record> {
         b'i' => Record::Inode { base: bytes.some(Bytes::array)?, row: bytes.row()? },
         b'x' => bytes.xattr()?,
         b'c' => Record::Clear { range: bytes.number()?..bytes.number()? },
-        b'b' => Record::Block { index: bytes.number()?, base: bytes.number()?, bytes: bytes.rest().to_vec() },
-        b's' => Record::Shared { index: bytes.number()?, ino: bytes.ino()?, at: bytes.number()? },
+        b'b' => Record::Block { span: bytes.span()?, base: bytes.number()?, bytes: bytes.rest().to_vec() },
+        b's' => Record::Shared { span: bytes.span()?, ino: bytes.ino()?, at: bytes.number()? },
         b'g' => Record::Gone { ino: bytes.ino()?, base: bytes.array()? },
         b'd' => Record::Directory { ino: bytes.ino()? },
         b'n' => {

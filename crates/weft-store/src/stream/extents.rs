@@ -1,17 +1,20 @@
-//! The blocks of files, some at a time, however long or sparse a file is.
+//! The extents of files, some at a time, however long or sparse a file is.
 
 use crate::error::Result;
-use crate::row::{BlockRef, Ino};
+use crate::row::{BlockRef, Ino, Span};
 use crate::store::{Nth, RowStore};
 use std::ops::Range;
 
-/// Blocks that are asked for together.
-const BLOCKS_TOGETHER: u64 = 4096;
+/// Extents that are asked for together, where there may be more than that.
+const TOGETHER: u64 = 4096;
 
-/// Blocks of a file, each with its index.
-type Extents = [(u64, BlockRef)];
+/// Bytes of a file whose extents are asked for whatever their number.
+const BYTES_TOGETHER: u64 = TOGETHER * (64 << 10);
 
-/// Has `visit` look at the blocks of `ino` in `range`, ascending, some at a time.
+/// Extents of a file.
+type Extents = [(Span, BlockRef)];
+
+/// Has `visit` look at the extents of `ino` in `range`, ascending, some at a time.
 pub(super) fn visit(
     store: &(impl RowStore + ?Sized),
     ino: Ino,
@@ -20,8 +23,8 @@ pub(super) fn visit(
 ) -> Result<()> {
     let mut at = range.start;
     while at < range.end {
-        let next = match range.end - at > BLOCKS_TOGETHER {
-            true => store.nth_extent(ino, at..range.end, Nth::FromStart(BLOCKS_TOGETHER))?,
+        let next = match range.end - at > BYTES_TOGETHER {
+            true => store.nth_extent(ino, at..range.end, Nth::FromStart(TOGETHER))?,
             false => None,
         };
         let end = next.unwrap_or(range.end);

@@ -12,7 +12,7 @@ use weft_digest::{Digest, digest};
 const MAGIC: [u8; 8] = *b"WEFTSEND";
 
 /// Version of the format of streams.
-pub const STREAM_VERSION: u32 = 1;
+pub const STREAM_VERSION: u32 = 2;
 
 /// Most bytes in a frame.
 pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;

@@ -16,7 +16,7 @@ use super::wrong;
 use crate::Name;
 use crate::batch::{ExtentChange, InodeChange, NameChange, XattrChange};
 use crate::error::{Error, Result};
-use crate::row::{Cookie, Ino, InodeRow, NameRow};
+use crate::row::{Cookie, Ino, InodeRow, NameRow, Span};
 use crate::store::{Durability, Store, VolumeOptions};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -67,7 +67,8 @@ struct Current {
     seen: FxHashSet<Name>,
     held: u64,
     cleared: Vec<Range<u64>>,
-    next_index: u64,
+    /// The end of the last extent.
+    end: u64,
 }
 
 impl<'a> Increment<'a> {
@@ -100,12 +101,10 @@ impl<'a> Increment<'a> {
             Record::Gone { ino, base } if self.directory.is_none() => self.gone(ino, base),
             Record::Xattr { name, value } => self.xattr(name, value),
             Record::Clear { range } => self.clear(range),
-            Record::Block { index, base, bytes } => {
-                self.extent(index, |pending, row| pending.block(row, index, base, bytes))
+            Record::Block { span, base, bytes } => {
+                self.extent(span, |pending, row| pending.block(row, span, base, bytes))
             }
-            Record::Shared { index, ino, at } => {
-                self.extent(index, |pending, row| pending.shared(row, index, (ino, at)))
-            }
+            Record::Shared { span, ino, at } => self.extent(span, |pending, row| pending.shared(row, span, (ino, at))),
             Record::Directory { ino } => self.begin_directory(ino),
             Record::Name { name, ino, kind, cookie } => self.name(name, (ino, kind), cookie),
             Record::NoName { name } => self.no_name(name),
@@ -128,7 +127,7 @@ impl<'a> Increment<'a> {
             seen: FxHashSet::default(),
             held: 0,
             cleared: Vec::new(),
-            next_index: 0,
+            end: 0,
             row,
         };
         match (&old, there) {
@@ -234,22 +233,27 @@ impl<'a> Increment<'a> {
         Ok(())
     }
 
-    fn extent(&mut self, index: u64, put: impl FnOnce(&mut Pending<'a>, &InodeRow) -> Result<u64>) -> Result<()> {
+    fn extent(&mut self, span: Span, put: impl FnOnce(&mut Pending<'a>, &InodeRow) -> Result<u64>) -> Result<()> {
         let current = self.inode.as_mut().ok_or_else(|| wrong("a block is of nothing"))?;
         let ino = current.row.ino;
-        let is_cleared = |index: u64| {
-            let after = current.cleared.partition_point(|range| range.start <= index);
-            current.cleared[..after].last().is_some_and(|range| range.contains(&index))
+        let is_cleared = |start: u64| {
+            let after = current.cleared.partition_point(|range| range.start <= start);
+            current.cleared[..after].last().is_some_and(|range| range.contains(&start))
         };
         let is_old = self.changed.get(&ino).is_some_and(|changed| changed.old.is_some());
-        let is_taken = is_old && !is_cleared(index) && !self.store.extents(ino, index..index + 1)?.is_empty();
-        if index < current.next_index || is_taken {
+        let is_taken = is_old && {
+            // None crosses a block.
+            let first = span.start - span.start % u64::from(self.options.block_size);
+            let there = self.store.extents(ino, first..span.end())?;
+            there.iter().any(|(other, _)| other.overlaps(&span) && !is_cleared(other.start))
+        };
+        if span.start < current.end || is_taken {
             return Err(wrong(&format!("blocks of inode {} are in no order, or there already", ino.0)));
         }
         let added = put(&mut self.pending, &current.row)?;
         current.held = current.held.checked_add(added).ok_or_else(|| wrong("it holds too much"))?;
         // Those of a long file come in several runs.
-        current.next_index = index + 1;
+        current.end = span.end();
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::Name;
 use crate::past::HistoryFor;
-use crate::row::{CommitNo, Cookie, Ino, InodeRow, Timestamp};
+use crate::row::{CommitNo, Cookie, Ino, InodeRow, Span, Timestamp};
 use crate::store::VolumeOptions;
 use std::ops::Range;
 use weft_digest::{Digest, Kind};
@@ -112,19 +112,19 @@ pub(super) enum Record {
         name: Name,
         value: Option<Vec<u8>>,
     },
-    /// The inode before has no blocks at these indices, but those that follow.
+    /// The inode before has no extents that start in these bytes, but those that follow.
     Clear {
         range: Range<u64>,
     },
     /// A block of the inode before.
     Block {
-        index: u64,
+        span: Span,
         base: u64,
         bytes: Vec<u8>,
     },
-    /// A block of the inode before, which is that of another one at `at`.
+    /// A block of the inode before, which is that of another one at byte `at`.
     Shared {
-        index: u64,
+        span: Span,
         ino: Ino,
         at: u64,
     },

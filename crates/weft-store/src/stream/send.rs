@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::finding::Progress;
 use crate::missing;
 use crate::past::{At, PinKind};
-use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow};
+use crate::row::{BlockId, BlockRef, CommitNo, Cookie, Ino, InodeRow, NameRow, Span};
 use crate::store::{Header, Store};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -153,7 +153,6 @@ pub(super) struct Sender<'a, 'o> {
     /// The same of the commit that it changes.
     pub(super) from: Option<Arc<dyn Store>>,
     pub(super) out: &'a mut RecordWriter<'o>,
-    block_size: u64,
     keeps_digests: bool,
     /// Blocks that were sent, each with the first of its places.
     blocks: FxHashMap<BlockId, (Ino, u64)>,
@@ -175,9 +174,8 @@ impl<'a, 'o> Sender<'a, 'o> {
             _ => as_of(part.to.number)?,
         };
         let from = part.from.map(|from| as_of(from.number)).transpose()?;
-        let block_size = u64::from(header.options.block_size);
         let (total, keeps_digests) = (header.counters.bytes_used, part.to.root.is_some());
-        Ok(Sender { store, to, from, out, block_size, keeps_digests, blocks: FxHashMap::default(), total, progress })
+        Ok(Sender { store, to, from, out, keeps_digests, blocks: FxHashMap::default(), total, progress })
     }
 
     fn part(mut self, part: Part) -> Result<StreamCounts> {
@@ -235,7 +233,7 @@ impl<'a, 'o> Sender<'a, 'o> {
             return Ok(());
         }
         let (to, mut held) = (self.to.clone(), 0);
-        extents::visit(&*to, row.ino, 0..row.size.div_ceil(self.block_size), &mut |extents| {
+        extents::visit(&*to, row.ino, 0..row.size, &mut |extents| {
             held += extents.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
             self.put_blocks(row.ino, extents)
         })?;
@@ -272,20 +270,20 @@ impl<'a, 'o> Sender<'a, 'o> {
     }
 
     /// Sends blocks of `ino`, each once.
-    pub(super) fn put_blocks(&mut self, ino: Ino, extents: &[(u64, BlockRef)]) -> Result<()> {
+    pub(super) fn put_blocks(&mut self, ino: Ino, extents: &[(Span, BlockRef)]) -> Result<()> {
         let run_bytes = self.to.run_bytes();
         let (mut run, mut bytes) = (Vec::new(), 0);
-        for (index, block) in extents {
+        for (span, block) in extents {
             if let Some((other, at)) = self.blocks.get(&block.id).copied() {
                 self.read_run(&run)?;
                 (run, bytes) = (Vec::new(), 0);
-                self.out.put(&Record::Shared { index: *index, ino: other, at })?;
+                self.out.put(&Record::Shared { span: *span, ino: other, at })?;
                 continue;
             }
             if self.blocks.len() < REMEMBERED_MAX {
-                self.blocks.insert(block.id, (ino, *index));
+                self.blocks.insert(block.id, (ino, span.start));
             }
-            run.push((*index, *block));
+            run.push((*span, *block));
             bytes += u64::from(block.length);
             if bytes >= run_bytes {
                 self.read_run(&run)?;
@@ -296,7 +294,7 @@ impl<'a, 'o> Sender<'a, 'o> {
     }
 
     /// Reads blocks, which lie together as a rule, and sends them.
-    fn read_run(&mut self, run: &[(u64, BlockRef)]) -> Result<()> {
+    fn read_run(&mut self, run: &[(Span, BlockRef)]) -> Result<()> {
         if run.is_empty() {
             return Ok(());
         }
@@ -305,9 +303,9 @@ impl<'a, 'o> Sender<'a, 'o> {
         let (to, out) = (&self.to, &mut *self.out);
         to.read_blocks(&blocks, &mut |at, read| {
             if sent.is_ok() {
-                let (index, block) = &run[at];
+                let (span, block) = &run[at];
                 let record =
-                    |bytes: weft_block::Block| Record::Block { index: *index, base: block.base, bytes: bytes.to_vec() };
+                    |bytes: weft_block::Block| Record::Block { span: *span, base: block.base, bytes: bytes.to_vec() };
                 sent = read.map(record).and_then(|record| out.put(&record));
             }
         })?;

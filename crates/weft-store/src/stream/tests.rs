@@ -7,7 +7,7 @@ use super::{Incoming, ReceiveOptions, Selection, StreamCommit, StreamVolume, sen
 use crate::error::{Error, Result};
 use crate::finding::{CheckOptions, Outcome, Repair};
 use crate::memory::MemoryStore;
-use crate::row::{CommitNo, Cookie, Ino, InodeRow, Timestamp};
+use crate::row::{CommitNo, Cookie, Ino, InodeRow, Span, Timestamp};
 use crate::store::{BlockHome, Durability, RowStore, Store, VolumeOptions};
 use crate::{HistoryFor, Name, sqlite};
 use proptest::prelude::*;
@@ -59,7 +59,11 @@ fn xattr(name: &str, value: Option<&str>) -> Record {
 }
 
 fn block(index: u64, byte: u8, length: usize) -> Record {
-    Record::Block { index, base: index * BLOCK, bytes: vec![byte; length] }
+    Record::Block { span: span(index), base: index * BLOCK, bytes: vec![byte; length] }
+}
+
+fn span(index: u64) -> Span {
+    Span::of_block(index, options().block_size)
 }
 
 /// The records of a small tree: all kinds of rows, a hole, a hard link, a shared block.
@@ -78,7 +82,7 @@ fn tree() -> Vec<Record> {
         block(8, 3, 10),
         inode(link),
         inode(file(20, 2 * BLOCK, BLOCK)),
-        Record::Shared { index: 1, ino: Ino(18), at: 3 },
+        Record::Shared { span: span(1), ino: Ino(18), at: 3 * BLOCK },
         Record::Directory { ino: Ino(1) },
         name("sub", 16, Kind::Directory, 30),
         name("a", 17, Kind::File, 31),
@@ -252,9 +256,9 @@ fn rows_that_no_volume_has_are_refused() {
     };
     refused(whole(&with(6, block(0, 1, 0))));
     refused(whole(&with(6, block(0, 1, 4097))));
-    refused(whole(&with(6, Record::Block { index: 0, base: 5, bytes: vec![1; 4096] })));
-    refused(whole(&with(6, Record::Block { index: 1 << 60, base: 0, bytes: vec![1; 4096] })));
-    refused(whole(&with(11, Record::Shared { index: 1, ino: Ino(18), at: 4 })));
+    refused(whole(&with(6, Record::Block { span: span(0), base: 5, bytes: vec![1; 4096] })));
+    refused(whole(&with(6, Record::Block { span: span(1 << 60), base: 0, bytes: vec![1; 4096] })));
+    refused(whole(&with(11, Record::Shared { span: span(1), ino: Ino(18), at: 4 * BLOCK })));
     refused(whole(&with(13, name("sub", 16, Kind::Directory, 2))));
     refused(whole(&with(13, name("sub", 16, Kind::Directory, 100))));
     refused(whole(&with(13, name("a", 16, Kind::Directory, 30))));
@@ -335,7 +339,7 @@ fn some_changes(store: &dyn Store) -> Vec<Record> {
         xattr("user.c", None),
         xattr("user.a/b", Some("y")),
         changed(&of(18), |row| row.allocated = 2 * BLOCK + 10),
-        Record::Clear { range: 3..4 },
+        Record::Clear { range: 3 * BLOCK..4 * BLOCK },
         block(2, 9, 4096),
         inode(directory(40, 1, 1, 2)),
         Record::Gone { ino: Ino(19), base: row_digest(&of(19)) },

@@ -10,7 +10,7 @@ use crate::Name;
 use crate::batch::{InodeChange, NameChange, XattrChange};
 use crate::error::Result;
 use crate::past::{HistoryChange, HistoryFor, Pin, PinKind};
-use crate::row::{CommitNo, Cookie, Ino, InodeRow, NameRow};
+use crate::row::{CommitNo, Cookie, Ino, InodeRow, NameRow, Span};
 use crate::store::{Durability, Store, VolumeOptions};
 use rustc_hash::FxHashSet;
 use weft_digest::Kind;
@@ -46,7 +46,8 @@ struct Current {
     /// Bytes of attributes so far.
     total: Total,
     held: u64,
-    next_index: u64,
+    /// The end of the last extent.
+    end: u64,
 }
 
 /// The directory that entries are of.
@@ -81,12 +82,10 @@ impl<'a> Whole<'a> {
         match record {
             Record::Inode { base: None, row } if self.directory.is_none() => self.inode(row),
             Record::Xattr { name, value: Some(value) } => self.xattr(name, value),
-            Record::Block { index, base, bytes } => {
-                self.extent(index, |pending, row| pending.block(row, index, base, bytes))
+            Record::Block { span, base, bytes } => {
+                self.extent(span, |pending, row| pending.block(row, span, base, bytes))
             }
-            Record::Shared { index, ino, at } => {
-                self.extent(index, |pending, row| pending.shared(row, index, (ino, at)))
-            }
+            Record::Shared { span, ino, at } => self.extent(span, |pending, row| pending.shared(row, span, (ino, at))),
             Record::Directory { ino } => self.begin_directory(ino),
             Record::Name { name, ino, kind, cookie } => self.name(name, (ino, kind), cookie),
             _ => Err(wrong("a record stands where it cannot stand")),
@@ -102,7 +101,7 @@ impl<'a> Whole<'a> {
         self.inodes_used += 1;
         self.last = row.ino;
         let xattrs = row.xattrs;
-        self.inode = Some(Current { row, xattrs, last_xattr: None, total: Total::default(), held: 0, next_index: 0 });
+        self.inode = Some(Current { row, xattrs, last_xattr: None, total: Total::default(), held: 0, end: 0 });
         Ok(())
     }
 
@@ -132,14 +131,14 @@ impl<'a> Whole<'a> {
         Ok(())
     }
 
-    fn extent(&mut self, index: u64, put: impl FnOnce(&mut Pending<'a>, &InodeRow) -> Result<u64>) -> Result<()> {
+    fn extent(&mut self, span: Span, put: impl FnOnce(&mut Pending<'a>, &InodeRow) -> Result<u64>) -> Result<()> {
         let is_much = self.is_much();
         let current = self.inode.as_mut().ok_or_else(|| wrong("a block is of nothing"))?;
-        if index < current.next_index {
+        if span.start < current.end {
             return Err(wrong(&format!("blocks of inode {} are in no order", current.row.ino.0)));
         }
         current.held += put(&mut self.pending, &current.row)?;
-        current.next_index = index + 1;
+        current.end = span.end();
         if is_much {
             // As if the file had no more: the rest of a long file is of later commits.
             let so_far = InodeRow { allocated: current.held, ..current.row.clone() };

@@ -3,7 +3,7 @@
 use super::wrong;
 use crate::batch::{Batch, ExtentChange, NewBlock};
 use crate::error::Result;
-use crate::row::{BlockId, BlockRef, Ino, InodeRow, Timestamp};
+use crate::row::{BlockId, BlockRef, Ino, InodeRow, Span, Timestamp};
 use crate::store::{Durability, Store, Transaction};
 use rustc_hash::FxHashMap;
 use weft_block::Rope;
@@ -19,10 +19,10 @@ pub(super) struct Pending<'a> {
     transaction: Option<Box<dyn Transaction + 'a>>,
     durability: Durability,
     pub(super) batch: Batch,
-    block_size: u64,
-    queue: Vec<(u64, NewBlock)>,
+    block_size: u32,
+    queue: Vec<(Span, NewBlock)>,
     queued: usize,
-    /// Blocks of this commit, by where they were put.
+    /// Blocks of this commit, by the byte at which they were put.
     places: FxHashMap<(Ino, u64), BlockRef>,
     /// Bytes of blocks so far, and those that whoever fills the batch adds.
     pub(super) bytes: u64,
@@ -40,7 +40,7 @@ impl<'a> Pending<'a> {
             transaction: None,
             durability,
             batch,
-            block_size: header.options.block_size.into(),
+            block_size: header.options.block_size,
             queue: Vec::new(),
             queued: 0,
             places: FxHashMap::default(),
@@ -49,41 +49,43 @@ impl<'a> Pending<'a> {
     }
 
     /// Puts a new block of the file `row`. Returns its length.
-    pub(super) fn block(&mut self, row: &InodeRow, index: u64, base: u64, bytes: Vec<u8>) -> Result<u64> {
+    pub(super) fn block(&mut self, row: &InodeRow, span: Span, base: u64, bytes: Vec<u8>) -> Result<u64> {
         let length = bytes.len() as u64;
-        let is_block = length > 0 && length <= self.block_size && base.is_multiple_of(self.block_size);
-        if !is_block || base > i64::MAX.unsigned_abs() - self.block_size {
+        self.refuse_place(row, span, length)?;
+        let length_for = u32::try_from(length).map_or(span.length, Span::length_for);
+        let is_block = length > 0 && base.is_multiple_of(length_for.into());
+        if !is_block || base > i64::MAX.unsigned_abs() - u64::from(self.block_size) {
             return Err(wrong(&format!("inode {} has a block that is none", row.ino.0)));
         }
-        self.refuse_place(row, index, length)?;
         let id = BlockId(self.batch.counters.next_block);
         self.batch.counters.next_block += 1;
         self.queued += bytes.len();
         self.bytes += length;
-        self.queue.push((index, NewBlock::new(id, row.ino, Rope::from(bytes), base)));
+        self.queue.push((span, NewBlock::new(id, row.ino, Rope::from(bytes), base)));
         if self.queued >= BYTES_TOGETHER {
             self.flush()?;
         }
         Ok(length)
     }
 
-    /// Puts the block that the file of inode `other` has at `at` into the file `row`, too. Returns
+    /// Puts the block that the file of inode `other` has at byte `at` into the file `row`, too. Returns
     /// its length.
-    pub(super) fn shared(&mut self, row: &InodeRow, index: u64, (other, at): (Ino, u64)) -> Result<u64> {
+    pub(super) fn shared(&mut self, row: &InodeRow, span: Span, (other, at): (Ino, u64)) -> Result<u64> {
         self.flush()?;
         let there = match self.places.get(&(other, at)) {
             Some(block) => Some(*block),
             None => self.store.extents(other, at..at + 1)?.pop().map(|(_, block)| block),
         };
         let block = there.ok_or_else(|| wrong(&format!("inode {} shares a block that is not there", row.ino.0)))?;
-        self.refuse_place(row, index, block.length.into())?;
-        self.put(row.ino, index, block);
+        self.refuse_place(row, span, block.length.into())?;
+        self.put(row.ino, span, block);
         Ok(block.length.into())
     }
 
     /// Refuses a block where the file `row` can have none.
-    fn refuse_place(&self, row: &InodeRow, index: u64, length: u64) -> Result<()> {
-        let end = index.checked_mul(self.block_size).and_then(|start| start.checked_add(length));
+    fn refuse_place(&self, row: &InodeRow, span: Span, length: u64) -> Result<()> {
+        let fits = span.is_valid(self.block_size) && length <= span.length.into();
+        let end = span.start.checked_add(length).filter(|_| fits);
         let has_blocks = row.kind == Kind::File && row.inline.is_none();
         match end {
             Some(end) if has_blocks && end <= row.size => Ok(()),
@@ -91,9 +93,9 @@ impl<'a> Pending<'a> {
         }
     }
 
-    fn put(&mut self, ino: Ino, index: u64, block: BlockRef) {
-        self.places.insert((ino, index), block);
-        self.batch.extents.push(ExtentChange::Put { ino, index, block });
+    fn put(&mut self, ino: Ino, span: Span, block: BlockRef) {
+        self.places.insert((ino, span.start), block);
+        self.batch.extents.push(ExtentChange::Put { ino, span, block });
     }
 
     /// Gives the blocks so far to the store.
@@ -102,11 +104,11 @@ impl<'a> Pending<'a> {
             return Ok(());
         }
         let (places, blocks): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.queue).into_iter().map(|(index, new)| ((new.owner, index), new)).unzip();
+            std::mem::take(&mut self.queue).into_iter().map(|(span, new)| ((new.owner, span), new)).unzip();
         self.queued = 0;
         let stored = self.transaction()?.put_blocks(blocks)?;
-        for ((ino, index), block) in places.into_iter().zip(stored) {
-            self.put(ino, index, block);
+        for ((ino, span), block) in places.into_iter().zip(stored) {
+            self.put(ino, span, block);
         }
         Ok(())
     }

@@ -240,8 +240,15 @@ const NAMING: &[Column] = &[
     DIGEST_SUM,
 ];
 
-const EXTENTS: &[Column] =
-    &[number("ino").key(), number("idx").key(), number("owner").only(POSTGRES), number("block"), SINCE, SUM];
+const EXTENTS: &[Column] = &[
+    number("ino").key(),
+    number("start").key(),
+    number("length"),
+    number("owner").only(POSTGRES),
+    number("block"),
+    SINCE,
+    SUM,
+];
 
 const BLOCKS: &[Column] = &[
     number("owner").key().only(POSTGRES),

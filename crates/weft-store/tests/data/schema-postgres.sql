@@ -106,12 +106,13 @@ CREATE INDEX naming_inode ON naming (ino);
 CREATE UNIQUE INDEX naming_order ON naming (parent, cookie);
 CREATE TABLE extents (
     ino bigint NOT NULL,
-    idx bigint NOT NULL,
+    start bigint NOT NULL,
+    length bigint NOT NULL,
     owner bigint NOT NULL,
     block bigint NOT NULL,
     since bigint NOT NULL,
     sum bigint NOT NULL DEFAULT -1,
-    PRIMARY KEY (ino, idx)
+    PRIMARY KEY (ino, start)
 );
 CREATE TABLE blocks (
     owner bigint NOT NULL,
@@ -189,13 +190,14 @@ CREATE TABLE naming_history (
 CREATE TABLE extents_history (
     fork bigint NOT NULL,
     ino bigint NOT NULL,
-    idx bigint NOT NULL,
+    start bigint NOT NULL,
     since bigint NOT NULL,
     until bigint NOT NULL,
+    length bigint NOT NULL,
     owner bigint NOT NULL,
     block bigint NOT NULL,
     sum bigint NOT NULL DEFAULT -1,
-    PRIMARY KEY (fork, ino, idx, until)
+    PRIMARY KEY (fork, ino, start, until)
 );
 CREATE TABLE xattr_history (
     fork bigint NOT NULL,

@@ -92,11 +92,12 @@ CREATE INDEX naming_inode ON naming (ino);
 CREATE UNIQUE INDEX naming_order ON naming (parent, cookie, ino, kind, since, sum);
 CREATE TABLE extents (
     ino INTEGER NOT NULL,
-    idx INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    length INTEGER NOT NULL,
     block INTEGER NOT NULL,
     since INTEGER NOT NULL,
     sum INTEGER NOT NULL DEFAULT -1,
-    PRIMARY KEY (ino, idx)
+    PRIMARY KEY (ino, start)
 ) WITHOUT ROWID;
 CREATE TABLE blocks (
     id INTEGER PRIMARY KEY,
@@ -186,12 +187,13 @@ CREATE TABLE naming_history (
 CREATE TABLE extents_history (
     fork INTEGER NOT NULL,
     ino INTEGER NOT NULL,
-    idx INTEGER NOT NULL,
+    start INTEGER NOT NULL,
     since INTEGER NOT NULL,
     until INTEGER NOT NULL,
+    length INTEGER NOT NULL,
     block INTEGER NOT NULL,
     sum INTEGER NOT NULL DEFAULT -1,
-    PRIMARY KEY (fork, ino, idx, until)
+    PRIMARY KEY (fork, ino, start, until)
 ) WITHOUT ROWID;
 CREATE TABLE xattr_history (
     fork INTEGER NOT NULL,

@@ -181,7 +181,7 @@ fn the_content_of_what_was_lost_is_there_after_a_repair() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = sample_volume(&directory, home);
         edit(&path, &format!("DELETE FROM fileatt WHERE ino = {LARGE}; DELETE FROM extents WHERE ino = {CLONE}"));
-        edit(&path, &format!("DELETE FROM extents WHERE ino = {LARGE} AND idx = 1"));
+        edit(&path, &format!("DELETE FROM extents WHERE ino = {LARGE} AND start = 65536"));
         assert!(look(&path, Repair::Yes).iter().all(|finding| finding.outcome != Outcome::Repaired), "rows are gone");
         let findings = damage(&look(&path, Repair::Discard));
         assert!(findings.iter().any(|f| f.contains("1 blocks belong to no file")), "{findings:?}");
@@ -267,7 +267,7 @@ fn digests_that_are_not_what_they_should_be_are_made_anew() {
 /// repair of anything else leaves, and only the user's word gives up.
 #[test]
 fn content_that_contradicts_its_digest_is_not_made_to_look_right() {
-    let swapped = format!("UPDATE extents SET block = 3 - block WHERE ino = {LARGE} AND idx < 2");
+    let swapped = format!("UPDATE extents SET block = 3 - block WHERE ino = {LARGE} AND start < 131072");
     for (home, beside) in HOMES.into_iter().zip(["UPDATE volume SET inodes_used = 1", ""]) {
         let directory = tempfile::tempdir().expect("a directory");
         let path = sample_volume(&directory, home);
@@ -381,4 +381,28 @@ fn a_mounted_volume_is_not_checked() {
     let _held = open(&path).expect("opened");
     let options = CheckOptions { repair: Repair::No, read_data: false };
     assert_eq!(check(&path, options, &mut |_| {}).expect_err("held").kind(), weft_store::ErrorKind::Locked);
+}
+
+#[test]
+fn extents_that_no_file_can_have_are_told() {
+    let cases = [
+        ("UPDATE extents SET length = 12288", "an extent of 12288 bytes at byte 0 is none that a file can have"),
+        ("UPDATE extents SET start = 4096", "an extent of 65536 bytes at byte 4096 is none that a file can have"),
+        ("UPDATE extents SET length = 4096", "1 of its blocks are longer than the extents that name them"),
+        (
+            "INSERT INTO extents SELECT ino, 61440, 4096, block, since, -1 FROM extents",
+            "its extent at byte 0 covers that at byte 61440",
+        ),
+    ];
+    for (damage, told) in cases {
+        let start = if damage.starts_with("INSERT") { 5 << 16 } else { 0 };
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = sample_volume(&directory, BlockHome::Database);
+        edit(&path, &format!("{damage} WHERE ino = {LARGE} AND start = {start}"));
+        weft_store::sqlite::seal(&path).expect("sealed");
+        for repair in [Repair::No, Repair::Yes] {
+            let found = look(&path, repair).iter().map(ToString::to_string).collect::<Vec<_>>();
+            assert!(found.contains(&format!("/dir/large: {told}")), "{damage}: {found:?}");
+        }
+    }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weft_digest::Value;
-use weft_store::{BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Nth, ReadMode, Result, Store, Timestamp};
+use weft_store::{
+    BlockRef, Cookie, Header, Ino, InodeRow, Name, NameRow, Nth, ReadMode, Result, Span, Store, Timestamp,
+};
 
 /// Everything that can be read of a store. The place of blocks is no part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +13,7 @@ pub struct State {
     inodes: Vec<InodeRow>,
     names: Vec<NameRow>,
     found: Vec<Option<NameRow>>,
-    extents: BTreeMap<(Ino, u64), (u64, Value, Vec<u8>)>,
+    extents: BTreeMap<(Ino, Span), (u64, Value, Vec<u8>)>,
     xattrs: Vec<(Ino, Name, Vec<u8>)>,
     orphans: Vec<Ino>,
 }
@@ -57,12 +59,12 @@ pub fn state(store: &dyn Store) -> Result<State> {
             assert_eq!(at, together.len(), "visited in their order");
             together.push(read);
         })?;
-        for ((index, block), again) in own.into_iter().zip(together) {
+        for ((span, block), again) in own.into_iter().zip(together) {
             let bytes = store.read_block(&block, ReadMode::Blocking)?.expect("waited for");
             assert!(block.verify(&bytes), "bytes that are not what was written");
             assert!(again.expect("it could be read alone") == bytes, "read together it has other bytes");
             read_parts(store, &block, &bytes)?;
-            extents.insert((ino, index), (block.id.0, block.value, bytes.to_vec()));
+            extents.insert((ino, span), (block.id.0, block.value, bytes.to_vec()));
         }
         xattrs.extend(store.xattrs(ino)?.into_iter().map(|(name, value)| (ino, name, value)));
     }
@@ -72,13 +74,13 @@ pub fn state(store: &dyn Store) -> Result<State> {
 }
 
 /// Counts the blocks of a file from both ends, all of them and those behind the first.
-fn count_extents(store: &dyn Store, ino: Ino, own: &[(u64, BlockRef)]) -> Result<()> {
-    let after_first = own.first().map_or(0, |(index, _)| index + 1);
+fn count_extents(store: &dyn Store, ino: Ino, own: &[(Span, BlockRef)]) -> Result<()> {
+    let after_first = own.first().map_or(0, |(span, _)| span.start + 1);
     for (start, own) in [(0, own), (after_first, own.get(1..).unwrap_or_default())] {
-        let index = |at: usize| own.get(at).map(|(index, _)| *index);
+        let start_of = |at: usize| own.get(at).map(|(span, _)| span.start);
         for (at, skipped) in (0..=own.len()).zip(0..) {
-            let from_end = own.len().checked_sub(at + 1).and_then(index);
-            assert_eq!(store.nth_extent(ino, start..1 << 40, Nth::FromStart(skipped))?, index(at));
+            let from_end = own.len().checked_sub(at + 1).and_then(start_of);
+            assert_eq!(store.nth_extent(ino, start..1 << 40, Nth::FromStart(skipped))?, start_of(at));
             assert_eq!(store.nth_extent(ino, start..1 << 40, Nth::FromEnd(skipped))?, from_end);
         }
     }

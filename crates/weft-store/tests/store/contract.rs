@@ -194,10 +194,10 @@ fn a_shared_block_lives_until_its_last_extent_goes() {
         let block = apply(&[Change::Block { ino: 2, index: 0, length: 5000 }]).blocks[0];
         apply(&[Change::Share { ino: 3, index: 4, which: 1 }]);
         apply(&[Change::Clear { ino: 2, start: 0, end: None }]);
-        assert_eq!(store.extents(Ino(3), 0..9).expect("readable"), [(4, block)]);
+        assert_eq!(store.extents(Ino(3), 0..9 << 16).expect("readable"), [(Span::of_block(4, 65536), block)]);
         assert_eq!(store.read_block(&block, ReadMode::Blocking).expect("readable").expect("waited").len(), 5000);
         apply(&[Change::RemoveInode { ino: 3 }]);
-        assert_eq!(store.extents(Ino(3), 0..9).expect("readable"), []);
+        assert_eq!(store.extents(Ino(3), 0..9 << 16).expect("readable"), []);
     });
 }
 

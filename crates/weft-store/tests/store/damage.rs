@@ -32,7 +32,7 @@ fn remove_row(path: &Path, table: &str, n: usize) {
     let connection = rusqlite::Connection::open(database(path)).expect("opened");
     let keys = match table {
         "naming" => "parent || '/' || hex(name)",
-        "extents" => "ino || '/' || idx",
+        "extents" => "ino || '/' || start",
         "xattr" => "ino || '/' || hex(name)",
         "fileatt" => "ino",
         _ => "id",

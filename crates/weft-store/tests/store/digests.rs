@@ -92,7 +92,11 @@ impl Edited<'_> {
         let batch = Batch {
             commit: header.commit.next(),
             counters: Counters { next_block: id.0 + 1, ..header.counters },
-            extents: vec![ExtentChange::Put { ino: Ino(SPARSE), index, block: new.at(Place::Database) }],
+            extents: vec![ExtentChange::Put {
+                ino: Ino(SPARSE),
+                span: Span::of_block(index, 65536),
+                block: new.at(Place::Database),
+            }],
             blocks: vec![new],
             inodes: vec![InodeChange::Put(store.inodes(Ino(SPARSE), 1).expect("readable").remove(0))],
             ..Batch::default()

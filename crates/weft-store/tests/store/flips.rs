@@ -68,7 +68,7 @@ fn each_flipped_bit_of_a_row_is_found_and_named() {
     let path = new_volume(&directory, BlockHome::Database);
     fill(&*open(&path).expect("opened").store);
     let small = format!("ino = {SMALL}");
-    let large = format!("id = (SELECT block FROM extents WHERE ino = {LARGE} AND idx = 0)");
+    let large = format!("id = (SELECT block FROM extents WHERE ino = {LARGE} AND start = 0)");
     let last = "number = (SELECT number FROM volume)";
     let rows = [
         ("fileatt", "digest", &*small, 5, "/second name: its digest"),

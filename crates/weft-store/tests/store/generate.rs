@@ -5,6 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use weft_block::Rope;
 use weft_store::*;
 
+/// Places of whole blocks; those behind are of parts of the first blocks.
+const WHOLE: u8 = 16;
+
+/// Bytes in a block.
+const BLOCK: u32 = 64 << 10;
+
+/// The bytes at place `index`.
+fn span(index: u8) -> Span {
+    let Some(part) = index.checked_sub(WHOLE) else { return Span::of_block(index.into(), BLOCK) };
+    let length = Span::LENGTH_MIN << (part % 4);
+    Span { start: u64::from(part / 4) * u64::from(length), length }
+}
+
 /// A change, to be made to fit what is there.
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -21,7 +34,7 @@ pub enum Change {
 /// Changes of one batch.
 pub fn changes() -> impl Strategy<Value = Vec<Change>> {
     let ino = || 1..8u8;
-    let index = || 0..5u8;
+    let index = || prop_oneof![0..5u8, WHOLE..WHOLE + 40];
     // Lengths on both sides of a page.
     let length = prop_oneof![1..200u16, 4000..4200u16, 5000..9000u16];
     let bytes = || proptest::collection::vec(any::<u8>(), 0..20);
@@ -69,9 +82,9 @@ pub fn batch(model: &dyn Store, changes: &[Change]) -> Batch {
         fit.add(change, &removed);
     }
     let Fit { mut batch, puts, .. } = fit;
-    for ((ino, index), (block, new)) in puts {
+    for ((ino, span), (block, new)) in puts {
         batch.blocks.extend(new);
-        batch.extents.push(ExtentChange::Put { ino, index, block });
+        batch.extents.push(ExtentChange::Put { ino, span, block });
     }
     batch.blocks.sort_by_key(|new| new.id);
     batch
@@ -80,7 +93,7 @@ pub fn batch(model: &dyn Store, changes: &[Change]) -> Batch {
 struct Fit<'a> {
     model: &'a dyn Store,
     batch: Batch,
-    puts: BTreeMap<(Ino, u64), (BlockRef, Option<NewBlock>)>,
+    puts: BTreeMap<(Ino, Span), (BlockRef, Option<NewBlock>)>,
     /// Rows named already.
     done: BTreeSet<(&'static str, Ino, Vec<u8>)>,
 }
@@ -112,18 +125,19 @@ impl Fit<'_> {
                 }
             }
             Change::Block { ino: i, index, length } if !removed.contains(&ino(*i)) => {
-                self.put_block((ino(*i), u64::from(*index)), usize::from(*length));
+                self.put_block((ino(*i), span(*index)), usize::from(*length));
             }
             Change::Share { ino: i, index, which } if !removed.contains(&ino(*i)) => {
                 let from = ino(which % 7 + 1);
                 let stored = self.model.extents(from, 0..u64::MAX).expect("readable");
                 if let Some((_, block)) = stored.get(usize::from(*which) % stored.len().max(1)) {
-                    self.puts.insert((ino(*i), u64::from(*index)), (*block, None));
+                    self.put((ino(*i), span(*index)), *block, None);
                 }
             }
             Change::Clear { ino: i, start, end } if !removed.contains(&ino(*i)) => {
-                let end = end.map_or(u64::MAX, |end| u64::from(start + end));
-                self.batch.extents.push(ExtentChange::Clear { ino: ino(*i), range: u64::from(*start)..end });
+                let start = span(*start).start;
+                let end = end.map_or(u64::MAX, |end| start + span(end).start);
+                self.batch.extents.push(ExtentChange::Clear { ino: ino(*i), range: start..end });
             }
             Change::Xattr { ino: i, name: n, value } if !removed.contains(&ino(*i)) => {
                 if self.first("xattr", ino(*i), &[*n]) {
@@ -134,7 +148,26 @@ impl Fit<'_> {
         }
     }
 
-    fn put_block(&mut self, at: (Ino, u64), length: usize) {
+    /// Puts `block`, if it is no longer than its place. What lies over others without covering them
+    /// takes their place.
+    fn put(&mut self, (ino, span): (Ino, Span), block: BlockRef, new: Option<NewBlock>) {
+        if block.length > span.length {
+            return;
+        }
+        let is_replaced = |other: &Span| other.overlaps(&span);
+        self.puts.retain(|(of, other), _| *of != ino || !is_replaced(other));
+        // Nothing is longer than a whole block, and nothing is asked then.
+        let there = if span.length < BLOCK { self.model.extents(ino, 0..u64::MAX) } else { Ok(Vec::new()) };
+        for (other, _) in there.expect("readable") {
+            if is_replaced(&other) && other.length > span.length {
+                self.batch.extents.push(ExtentChange::Clear { ino, range: other.start..other.start + 1 });
+            }
+        }
+        self.puts.insert((ino, span), (block, new));
+    }
+
+    fn put_block(&mut self, at: (Ino, Span), length: usize) {
+        let length = length.min(at.1.length as usize);
         let id = BlockId(self.batch.counters.next_block);
         self.batch.counters.next_block += 1;
         let bytes: Vec<u8> = (0..length).map(|i| (i as u64 * 31 + id.0 * 7) as u8).collect();
@@ -144,7 +177,7 @@ impl Fit<'_> {
         let mut rope = Rope::from(block.slice(0..half));
         rope.push(block.slice(half..block.len()));
         let new = NewBlock::new(id, at.0, rope, 0);
-        self.puts.insert(at, (new.at(Place::Database), Some(new)));
+        self.put(at, new.at(Place::Database), Some(new));
     }
 }
 

@@ -91,7 +91,7 @@ fn older_rows_do_not_win_wherever_they_lie() {
         batch.counters.bytes_used -= 100;
         let (size, allocated) = (2 << 16, row.allocated - 100);
         batch.inodes.push(InodeChange::Put(InodeRow { size, allocated, xattrs: 0, ..row }));
-        batch.extents.push(ExtentChange::Clear { ino: Ino(LARGE), range: 2..u64::MAX });
+        batch.extents.push(ExtentChange::Clear { ino: Ino(LARGE), range: 2 << 16..u64::MAX });
         let name = Name::of_xattr(b"user.a/b").expect("a valid name");
         batch.xattrs.push(XattrChange { ino: Ino(LARGE), name, value: None });
         store.apply(&batch, Durability::Durable).expect("applied");

@@ -116,7 +116,7 @@ const DAMAGES: [(&str, &str); 7] = [
     ("fileatt_history SET uid = 7 WHERE ino = 2", "a version of its row, of commits 2 to 2, is damaged"),
     ("content_history SET digest = 'other' WHERE ino = 2", "a version of its digest, of commits 2 to 2, is damaged"),
     ("naming_history SET cookie = cookie + 1", "a version of the entry, of commits 2 to 2, is damaged"),
-    ("extents_history SET owner = 5", "a version of its block 0, of commits 2 to 2, is damaged"),
+    ("extents_history SET owner = 5", "a version of its block at byte 0, of commits 2 to 2, is damaged"),
     ("xattr_history SET value = 'other'", "a version of an attribute, of commits 2 to 2, is damaged"),
     ("pins SET made = 3", "the row of a pin, of commit 2, is damaged"),
     ("retention SET swept = 1", "the row that says what is kept of the past is damaged"),

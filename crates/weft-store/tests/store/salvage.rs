@@ -21,9 +21,9 @@ pub fn contents(store: &dyn Store) -> Contents {
     let inodes = store.inodes(Ino(0), 1000).expect("readable");
     let content = |row: InodeRow| {
         let extents = store.extents(row.ino, 0..u64::MAX).expect("readable");
-        let read = |(index, block): (u64, BlockRef)| {
+        let read = |(span, block): (Span, BlockRef)| {
             let read = store.read_block(&block, ReadMode::Blocking);
-            (index, read.map_or_else(|_| Vec::new(), |bytes| bytes.expect("waited for").to_vec()))
+            (span.start, read.map_or_else(|_| Vec::new(), |bytes| bytes.expect("waited for").to_vec()))
         };
         let inline = row.inline.as_ref().map(|inline| inline.to_vec());
         (row.ino.0, (row.kind, inline, extents.into_iter().map(read).collect()))
@@ -134,7 +134,7 @@ fn a_file_with_damaged_bytes_is_brought_and_reading_those_is_an_error() {
         let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
         let store = open(&path).expect("opens").store;
         let (mut before, digest) = (contents(&*store), store.digest(Ino(LARGE)).expect("readable"));
-        let block = store.extents(Ino(LARGE), 1..2).expect("readable")[0].1;
+        let block = store.extents(Ino(LARGE), 65536..65537).expect("readable")[0].1;
         drop(store);
         if let Place::Segment { segment, offset } = block.place {
             let file = OpenOptions::new().write(true).open(path.join(format!("segments/{segment:08}.seg")));
@@ -153,8 +153,8 @@ fn a_file_with_damaged_bytes_is_brought_and_reading_those_is_an_error() {
         ];
         assert_eq!(bytes.collect::<Vec<_>>(), expected);
         assert_eq!((told.files, told.damaged), (4, 2));
-        for (ino, index) in [(LARGE, 1), (CLONE, 0)] {
-            before.get_mut(&ino).expect("there").2.insert(index, Vec::new());
+        for (ino, start) in [(LARGE, 65536), (CLONE, 0)] {
+            before.get_mut(&ino).expect("there").2.insert(start, Vec::new());
         }
         let store = open(&new).expect("opens").store;
         assert_eq!(contents(&*store), before);
@@ -279,13 +279,19 @@ fn a_file_made_of_its_blocks_is_called_whole_only_if_its_entry_proves_that() {
         assert!(unproved == 0 && why.ends_with("proves that they are all of its content"), "{why}");
         assert_eq!(contents(&*open(&whole).expect("opens").store)[&LARGE], before[&LARGE]);
         for (at, (gone, words)) in [
-            ("DELETE FROM extents WHERE ino = 23 AND idx = 1", "its end is missing, or zeros stand for lost blocks"),
             (
-                "DELETE FROM extents WHERE ino = 23 AND idx = 5",
+                "DELETE FROM extents WHERE ino = 23 AND start = 65536",
+                "its end is missing, or zeros stand for lost blocks",
+            ),
+            (
+                "DELETE FROM extents WHERE ino = 23 AND start = 327680",
                 "says that they are not all of its content: its end is missing",
             ),
             ("UPDATE naming SET digest = NULL", "it may lack its end"),
-            ("INSERT INTO extents SELECT 23, 2, block, since, -1 FROM extents WHERE ino = 24", "may be lost"),
+            (
+                "INSERT INTO extents SELECT 23, 131072, length, block, since, -1 FROM extents WHERE ino = 24",
+                "may be lost",
+            ),
         ]
         .into_iter()
         .enumerate()
@@ -308,7 +314,7 @@ fn blocks_that_no_file_names_are_brought_as_one_file() {
         // One of two, and the only one of a file that nothing names.
         edit(
             &path,
-            &format!("DELETE FROM fileatt WHERE ino = {LARGE}; DELETE FROM extents WHERE ino = {LARGE} AND idx = 0"),
+            &format!("DELETE FROM fileatt WHERE ino = {LARGE}; DELETE FROM extents WHERE ino = {LARGE} AND start = 0"),
         );
         edit(&path, &format!("DELETE FROM extents WHERE ino = {ORPHAN}"));
         let told = salvaged(&path, &new).expect("brought");
@@ -322,7 +328,7 @@ fn blocks_that_no_file_names_are_brought_as_one_file() {
         let home = name(Ino::ROOT, b"lost+found").expect("made").ino;
         let [found] = &after.names(home, Cookie(0), 10).expect("readable")[..] else { panic!("one") };
         let content = &contents(&*after)[&found.ino.0].2;
-        let expected = [(0, before[&LARGE].2[&0].clone()), (1, before[&ORPHAN].2[&0].clone())];
+        let expected = [(0, before[&LARGE].2[&0].clone()), (65536, before[&ORPHAN].2[&0].clone())];
         assert_eq!(*content, expected.into());
     }
 }
@@ -370,7 +376,7 @@ fn a_file_whose_digest_is_damaged_and_whose_entry_says_another_is_not_brought() 
     for home in HOMES {
         let directory = tempfile::tempdir().expect("a directory");
         let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
-        edit(&path, "UPDATE extents SET block = 3 - block WHERE ino = 23 AND idx < 2");
+        edit(&path, "UPDATE extents SET block = 3 - block WHERE ino = 23 AND start < 131072");
         weft_store::sqlite::seal(&path).expect("sealed");
         edit(&path, "UPDATE fileatt SET digest_sum = digest_sum + 1 WHERE ino = 23");
         let told = salvaged(&path, &new).expect("brought");

@@ -47,8 +47,8 @@ pub fn fill(store: &dyn Store) {
     let header = store.header().expect("readable");
     let mut batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
     batch.counters.bytes_used += BLOCK;
-    let block = store.extents(Ino(LARGE), 1..2).expect("readable")[0].1;
-    batch.extents.push(ExtentChange::Put { ino: Ino(CLONE), index: 0, block });
+    let block = store.extents(Ino(LARGE), BLOCK..BLOCK + 1).expect("readable")[0].1;
+    batch.extents.push(ExtentChange::Put { ino: Ino(CLONE), span: Span::of_block(0, 65536), block });
     let clone = store.inodes(Ino(CLONE), 1).expect("readable").remove(0);
     batch.inodes.push(InodeChange::Put(InodeRow { size: BLOCK, allocated: BLOCK, ..clone }));
     store.apply(&batch, Durability::Durable).expect("applied");
@@ -154,7 +154,8 @@ impl Sample {
             let new = NewBlock::new(id, Ino(ino), Rope::from(bytes), index * self.block);
             let block = new.at(Place::Database);
             self.batch.blocks.push(new);
-            self.batch.extents.push(ExtentChange::Put { ino: Ino(ino), index: *index, block });
+            let span = Span::of_block(*index, u32::try_from(self.block).expect("a block size"));
+            self.batch.extents.push(ExtentChange::Put { ino: Ino(ino), span, block });
             self.inode(ino).allocated += u64::from(block.length);
         }
         self.inode(ino).size = size;

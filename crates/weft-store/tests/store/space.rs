@@ -73,7 +73,11 @@ fn the_file_of_a_segment_without_live_blocks_goes_even_if_it_was_the_last() {
             let id = BlockId(counters.next_block);
             counters.next_block += 1;
             let new = NewBlock::new(id, Ino(16), bytes.clone(), 0);
-            batch.extents.push(ExtentChange::Put { ino: Ino::ROOT, index, block: new.at(Place::Database) });
+            batch.extents.push(ExtentChange::Put {
+                ino: Ino::ROOT,
+                span: Span::of_block(index, 4 << 20),
+                block: new.at(Place::Database),
+            });
             batch.blocks.push(new);
         }
         batch.counters = counters;

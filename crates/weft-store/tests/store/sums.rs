@@ -25,9 +25,9 @@ pub fn answers(store: &dyn Store) -> Answers {
         let listed = store.names(ino, Cookie(0), 100);
         put(format!("names in {}", ino.0), listed.map(|names| format!("{names:?}")));
         let read = store.extents(ino, 0..u64::MAX).and_then(|extents| {
-            let bytes = |(index, block): &(u64, BlockRef)| {
+            let bytes = |(span, block): &(Span, BlockRef)| {
                 let bytes = store.read_block(block, ReadMode::Blocking)?.expect("waited for");
-                Ok(format!("{index}: {:?}", weft_digest::digest(&bytes)))
+                Ok(format!("{span:?}: {:?}", weft_digest::digest(&bytes)))
             };
             extents.iter().map(bytes).collect::<Result<Vec<_>>>()
         });
@@ -172,8 +172,8 @@ fn a_damaged_row_is_named_and_stays_until_it_is_given_up() {
             "/symlink: the entry's row is damaged".into(),
         ),
         (
-            format!("UPDATE extents SET block = 2 WHERE ino = {LARGE} AND idx = 0"),
-            "/dir/large: the row of its block 0".into(),
+            format!("UPDATE extents SET block = 2 WHERE ino = {LARGE} AND start = 0"),
+            "/dir/large: the row of its block at byte 0".into(),
         ),
         ("UPDATE blocks SET refs = 1 WHERE id = 2".into(), "block 2 has a damaged row".into()),
         (format!("UPDATE xattr SET value = x'00' WHERE ino = {LARGE}"), "/dir/large: the row of its attribute".into()),
@@ -218,7 +218,7 @@ fn a_mount_removes_nothing_for_a_damaged_row() {
         let connection = rusqlite::Connection::open(database(&path)).expect("opened");
         let damage = format!(
             "UPDATE fileatt SET nlink = 0 WHERE ino = {LARGE}; UPDATE blocks SET refs = 1 WHERE id = 2; \
-             UPDATE extents SET block = 3 WHERE ino = {LARGE} AND idx = 0"
+             UPDATE extents SET block = 3 WHERE ino = {LARGE} AND start = 0"
         );
         connection.execute_batch(&damage).expect("edited");
         connection.close().expect("closed");
@@ -251,7 +251,13 @@ fn rows_in_postgresql_that_no_commit_wrote_are_damage() {
         ("fileatt", "inline", "'\\x68656c6c70'", format!("ino = {SMALL}"), "/second name: its row is damaged"),
         ("fileatt", "uid", "uid + 1", format!("ino = {LARGE}"), "/dir/large: its row is damaged"),
         ("naming", "ino", "23", format!("ino = {SYMLINK}"), "/symlink: the entry's row is damaged"),
-        ("extents", "block", "block + 1", format!("ino = {LARGE} AND idx = 0"), "/dir/large: the row of its block 0"),
+        (
+            "extents",
+            "block",
+            "block + 1",
+            format!("ino = {LARGE} AND start = 0"),
+            "/dir/large: the row of its block at byte 0",
+        ),
         ("blocks", "refs", "refs - 1", "id = 2".into(), "block 2 has a damaged row"),
         ("xattr", "value", "'\\x00'", format!("ino = {LARGE}"), "/dir/large: the row of its attribute"),
         ("commits", "time", "time + 1", "number = 1".into(), "the row of commit 1 is damaged"),
@@ -294,7 +300,7 @@ fn rows_that_are_gone_are_told((edit, open): Volume<'_>) {
     let blocks = || open().refuse_missing_blocks(Ino(LARGE)).map_err(|error| error.kind());
     let names = |ino| open().refuse_missing_names(Ino(ino)).map_err(|error| error.kind());
     assert_eq!(blocks(), Ok(()), "holes are holes");
-    edit("DELETE FROM extents WHERE ino = 23 AND idx = 0");
+    edit("DELETE FROM extents WHERE ino = 23 AND start = 0");
     assert_eq!(blocks(), Err(ErrorKind::Corrupt), "what is a hole, nobody knows");
     assert_eq!((names(DIRECTORY), names(1), names(SUBDIRECTORY)), (Ok(()), Ok(()), Ok(())));
     edit("DELETE FROM naming WHERE parent = 20 AND ino = 24");
@@ -322,7 +328,7 @@ fn a_file_of_which_rows_are_gone_stays_damage_until_it_is_given_up() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = sample_volume(&directory, home);
         let connection = rusqlite::Connection::open(database(&path)).expect("opened");
-        connection.execute_batch("DELETE FROM extents WHERE ino = 23 AND idx = 0").expect("edited");
+        connection.execute_batch("DELETE FROM extents WHERE ino = 23 AND start = 0").expect("edited");
         drop(connection);
         let block = || open(&path).expect("opened").store.refuse_missing_blocks(Ino(LARGE)).map_err(|e| e.kind());
         let digest = || open(&path).expect("opened").store.digest(Ino(LARGE)).expect("readable");

@@ -119,7 +119,7 @@ fn what_is_damaged_or_was_not_unmounted_cleanly_is_not_upgraded() {
 
 #[test]
 fn a_volume_of_an_older_format_in_postgresql_is_the_same_after_an_upgrade() {
-    for format in [4, 5, 6] {
+    for format in [4, 5, 6, 7] {
         let address = Cluster::shared().address();
         postgres::create(&address, &options(BlockHome::Database), (0, 0), Timestamp(0)).expect("made");
         let open = || postgres::open(&address, OpenOptions::default());
@@ -175,15 +175,34 @@ pub fn has_what_the_old_program_wrote(store: &dyn Store) {
     let numbers = (1..=3000).map(|number| format!("{number}\n")).collect::<String>().into_bytes();
     for ino in [blocks.ino, name(name(directory, "below"), "clone")] {
         let extents = store.extents(ino, 0..u64::MAX).expect("readable");
-        let read = |(_, block): &(u64, BlockRef)| {
+        let read = |(_, block): &(Span, BlockRef)| {
             store.read_block(block, ReadMode::Blocking).expect("whole").expect("there").to_vec()
         };
         assert!(extents.iter().flat_map(read).eq(numbers.iter().copied()));
     }
-    assert_eq!(store.extents(name(directory, "holes"), 0..u64::MAX).expect("readable")[0].0, 256);
+    assert_eq!(store.extents(name(directory, "holes"), 0..u64::MAX).expect("readable")[0].0.start, 256 << 12);
     assert_eq!(inode(name(Ino::ROOT, "symbolic")).inline.as_deref(), Some(&b"directory/blocks"[..]));
     assert_eq!(inode(name(directory, "pipe")).kind, Kind::Fifo);
     assert_eq!(name(directory, "hard"), small.ino);
+}
+
+/// Asserts that the content which `tests/old-volumes` replaced is there as of a commit that is kept.
+fn has_what_was_there_before(store: &dyn Store) {
+    let (first, last) =
+        (store.history().expect("readable").expect("kept").first, store.header().expect("readable").commit);
+    let numbers = (3000..=5000).map(|number| format!("{number}\n")).collect::<String>().into_bytes();
+    let name = |commit, parent, name: &str| {
+        let name = Name::new(name.as_bytes()).expect("valid");
+        store.name_at(commit, parent, &name).expect("readable").map(|row| row.ino)
+    };
+    let content = |commit| {
+        let file = name(commit, name(commit, Ino::ROOT, "directory")?, "blocks")?;
+        let extents = store.extents_at(commit, file, 0..u64::MAX).expect("readable");
+        let read = |(_, block): &(Span, BlockRef)| store.read_block(block, ReadMode::Blocking).expect("whole");
+        Some(extents.iter().flat_map(|extent| read(extent).expect("there").to_vec()).collect::<Vec<_>>())
+    };
+    let mut commits = (first.0..=last.0).map(CommitNo);
+    assert!(commits.any(|commit| content(commit).as_ref() == Some(&numbers)));
 }
 
 #[test]
@@ -192,11 +211,17 @@ fn volumes_that_older_programs_made_are_upgraded_whole() {
         (3, include_str!("../data/format-3.sql")),
         (5, include_str!("../data/format-5.sql")),
         (6, include_str!("../data/format-6.sql")),
+        (7, include_str!("../data/format-7.sql")),
     ];
     for (from, tables) in tables {
         let (_directory, path) = load(tables);
         assert_eq!(run(&path, Upgrade::Now).expect("upgraded").from, from);
-        has_what_the_old_program_wrote(&*open(&path).expect("opens").store);
+        let store = open(&path).expect("opens").store;
+        has_what_the_old_program_wrote(&*store);
+        if from >= 7 {
+            has_what_was_there_before(&*store);
+        }
+        drop(store);
         let found = look(&path, Repair::No);
         assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
     }
@@ -204,11 +229,17 @@ fn volumes_that_older_programs_made_are_upgraded_whole() {
         (4, include_str!("../data/format-4.sql")),
         (5, include_str!("../data/format-5-postgres.sql")),
         (6, include_str!("../data/format-6-postgres.sql")),
+        (7, include_str!("../data/format-7-postgres.sql")),
     ];
     for (from, tables) in tables {
         let (address, _) = load_into_postgres(tables);
         assert_eq!(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded").from, from);
-        has_what_the_old_program_wrote(&*postgres::open(&address, OpenOptions::default()).expect("opens"));
+        let store = postgres::open(&address, OpenOptions::default()).expect("opens");
+        has_what_the_old_program_wrote(&*store);
+        if from >= 7 {
+            has_what_was_there_before(&*store);
+        }
+        drop(store);
         let options = CheckOptions { repair: Repair::No, read_data: true };
         let found = postgres::check(&address, options, &mut |_| {}).expect("checked");
         assert!(found.iter().all(|finding| finding.outcome == Outcome::Note), "{found:?}");
@@ -256,4 +287,41 @@ fn damaged_rows_of_format_5_are_not_upgraded() {
     let damage = "UPDATE naming SET kind = 4096 WHERE name = CAST('small' AS BLOB)";
     rusqlite::Connection::open(&path).expect("opened").execute(damage, ()).expect("edited");
     assert_eq!(refusal(run(&path, Upgrade::Now)).0, ErrorKind::Corrupt);
+}
+
+/// Their sums are others, so nothing else would tell of the damage any more.
+#[test]
+fn damaged_extents_of_format_7_are_not_upgraded() {
+    for damage in ["extents SET block = block + 1", "extents SET idx = idx + 500"] {
+        let damage = format!("UPDATE {damage}");
+        let (_directory, path) = load(include_str!("../data/format-7.sql"));
+        rusqlite::Connection::open(&path).expect("opened").execute(&damage, ()).expect("edited");
+        let (kind, text) = refusal(run(&path, Upgrade::Now));
+        assert!(kind == ErrorKind::Corrupt, "{text}");
+        assert!(refusal(open(&path)).1.contains("format 7"), "it is as it was");
+        let (address, schema) = load_into_postgres(include_str!("../data/format-7-postgres.sql"));
+        Cluster::shared().run(&format!("SET search_path TO {schema}; {damage}"));
+        let (kind, text) = refusal(postgres::upgrade(&address, Upgrade::Now, &mut |_| {}));
+        assert!(kind == ErrorKind::Corrupt && text.contains("damaged row"), "{text}");
+        assert!(refusal(postgres::open(&address, OpenOptions::default())).1.contains("format 7"));
+    }
+}
+
+/// What is damaged of the past keeps nobody from the present.
+#[test]
+fn damaged_versions_of_extents_of_format_7_stay_damaged() {
+    let damage = "UPDATE extents_history SET block = 1 WHERE idx = 1";
+    let told = |found: &[Finding]| {
+        let words = "a version of its block at byte 4096, of commits";
+        found.iter().filter(|finding| finding.outcome == Outcome::Damaged && finding.what.contains(words)).count()
+    };
+    let (_directory, path) = load(include_str!("../data/format-7.sql"));
+    rusqlite::Connection::open(&path).expect("opened").execute(damage, ()).expect("edited");
+    run(&path, Upgrade::Now).expect("upgraded");
+    assert_eq!(told(&look(&path, Repair::No)), 1);
+    let (address, schema) = load_into_postgres(include_str!("../data/format-7-postgres.sql"));
+    Cluster::shared().run(&format!("SET search_path TO {schema}; {damage}"));
+    postgres::upgrade(&address, Upgrade::Now, &mut |_| {}).expect("upgraded");
+    let options = CheckOptions { repair: Repair::No, read_data: true };
+    assert_eq!(told(&postgres::check(&address, options, &mut |_| {}).expect("checked")), 1);
 }

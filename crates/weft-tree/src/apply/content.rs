@@ -3,13 +3,13 @@
 //! Keeps `allocated` exact: for each block touched, what it will take when stored, before and
 //! after.
 
-use crate::data::{FileData, Frozen};
+use crate::data::{FileData, Frozen, Stored};
 use crate::inode::Inode;
 use crate::mutation::Data;
 use crate::stop::{Miss, Stop};
 use crate::tree::{ROW_BYTES, Tree, recount};
 use std::ops::Range;
-use weft_store::{BlockRef, Ino};
+use weft_store::Ino;
 
 /// Indices read from the store at once.
 const INDICES_READ: u64 = 512;
@@ -178,8 +178,9 @@ impl Tree {
         if data.dirty.range(source.clone()).next().is_some() {
             return Err(Miss::Commit.into());
         }
-        let blocks: Vec<_> = data.extents.range(source).map(|(index, block)| (index - from.1 + to.1, *block)).collect();
-        let work = blocks.iter().map(|(index, block)| work_of_sharing(*index, block, block_size)).sum::<u64>();
+        let blocks: Vec<_> =
+            data.extents.range(source).map(|(index, stored)| (index - from.1 + to.1, stored.clone())).collect();
+        let work = blocks.iter().map(|(index, stored)| work_of_sharing(*index, stored, block_size)).sum::<u64>();
         self.spill_inline(to.0, u64::MAX);
         self.account(to.0, target.clone(), |inode, _| {
             let clean = inode.data().drop_blocks(target);
@@ -221,11 +222,12 @@ fn put(file: &mut FileData, offset: u64, data: &Data<'_>, block_size: u64) -> i6
     dirty
 }
 
-/// The work of a commit that puts `block` at `index` of another file, as bytes: it is hashed as if
-/// it were written, unless it is a whole one that goes where it came from; then there are rows to
-/// change.
-fn work_of_sharing(index: u64, block: &BlockRef, block_size: u64) -> u64 {
-    let is_known = block.base == index * block_size && u64::from(block.length) == block_size;
+/// The work of a commit that puts `stored` at `index` of another file, as bytes: it is hashed as if
+/// it were written, unless its blocks are whole ones that go where they came from; then there are
+/// rows to change.
+fn work_of_sharing(index: u64, stored: &Stored, block_size: u64) -> u64 {
+    let extents = stored.extents(index, block_size);
+    let is_known = extents.iter().all(|(span, block)| block.base == span.start && block.length == span.length);
     if is_known { block_size / 8 } else { block_size }
 }
 
@@ -237,22 +239,20 @@ fn usize_of(value: u64) -> usize {
 pub fn taken(inode: &Inode, range: &Range<u64>, block_size: u64) -> u64 {
     let inline = inode.row.inline.as_ref();
     let size = inode.row.size;
-    let of = |index: u64, end: usize| {
-        let left = size.saturating_sub(index.saturating_mul(block_size));
-        (end as u64).min(left)
-    };
+    let left = |index: u64| size.saturating_sub(index.saturating_mul(block_size));
     let Some(data) = inode.data.as_ref() else {
-        return if range.contains(&0) { of(0, inline.map_or(0, |bytes| bytes.len())) } else { 0 };
+        return if range.contains(&0) { left(0).min(inline.map_or(0, |bytes| bytes.len() as u64)) } else { 0 };
     };
+    let of = |index: u64| data.block_taken(index, inline, left(index));
     if range.end - range.start <= 32 {
-        return range.clone().map(|index| of(index, data.block_end(index, inline))).sum();
+        return range.clone().map(of).sum();
     }
     let stored = data.extents.range(range.clone()).map(|(index, _)| *index);
     let dirty = data.dirty.range(range.clone()).map(|(index, _)| *index).filter(|i| !data.extents.contains_key(i));
-    let mut sum: u64 = stored.chain(dirty).map(|index| of(index, data.block_end(index, inline))).sum();
+    let mut sum: u64 = stored.chain(dirty).map(of).sum();
     let counted = data.extents.contains_key(&0) || data.dirty.contains_key(&0);
     if range.contains(&0) && inline.is_some() && !counted {
-        sum += of(0, data.block_end(0, inline));
+        sum += of(0);
     }
     sum
 }

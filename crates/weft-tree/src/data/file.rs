@@ -3,18 +3,18 @@
 //! A block reads as three layers: its base (a stored block, the inline content, or a hole), over it
 //! the frozen pieces of the commit in flight, over those the pieces written since.
 
-use super::{Frozen, Pieces, Ranges};
+use super::{Frozen, Pieces, Ranges, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use weft_block::Slice;
-use weft_store::{BlockRef, OpNo};
+use weft_store::OpNo;
 
 /// Content of a regular file, as far as it was looked at or changed.
 #[derive(Debug, Default)]
 pub struct FileData {
-    /// Stored blocks by index, as far as `known` goes.
-    pub extents: BTreeMap<u64, BlockRef>,
+    /// What is stored, by index, as far as `known` goes.
+    pub extents: BTreeMap<u64, Stored>,
     /// Indices for which `extents` tells the truth.
     pub known: Ranges,
     /// Blocks written since they were last stored.
@@ -23,7 +23,7 @@ pub struct FileData {
     pub cleared: Ranges,
     /// The same of the commit in flight.
     pub(crate) clearing: Ranges,
-    /// Indices whose stored block came by sharing; the next commit puts their rows.
+    /// Indices whose stored blocks came by sharing; the next commit puts their rows.
     pub shared: BTreeSet<u64>,
     /// The store was asked whether rows of blocks are gone, and has them all: what is not there is
     /// a hole.
@@ -41,7 +41,7 @@ const EXTENTS_MIN: usize = 4096;
 
 /// Memory that an extent takes, about: a map is a tree whose leaves are half full if it grew at its
 /// end.
-const EXTENT_BYTES: usize = 2 * size_of::<(u64, BlockRef)>();
+const EXTENT_BYTES: usize = 2 * size_of::<(u64, Stored)>();
 
 /// Pieces written to one block.
 #[derive(Debug, Default)]
@@ -59,8 +59,8 @@ pub enum Base {
     Hole,
     /// The inline content of the file.
     Inline(Slice),
-    /// A stored block.
-    Stored(BlockRef),
+    /// One stored block, or several.
+    Stored(Stored),
 }
 
 impl Base {
@@ -69,7 +69,7 @@ impl Base {
         match self {
             Base::Hole => 0,
             Base::Inline(bytes) => bytes.len(),
-            Base::Stored(block) => block.length as usize,
+            Base::Stored(stored) => stored.end(),
         }
     }
 }
@@ -91,7 +91,7 @@ impl FileData {
     /// The layers of block `index` of a file with inline content `inline`.
     pub fn layers(&self, index: u64, inline: Option<&Slice>) -> Layers<'_> {
         let base = match (self.extents.get(&index), inline) {
-            (Some(block), _) => Base::Stored(*block),
+            (Some(stored), _) => Base::Stored(stored.clone()),
             (None, Some(bytes)) if index == 0 => Base::Inline(bytes.clone()),
             (None, _) => Base::Hole,
         };
@@ -107,8 +107,17 @@ impl FileData {
         layers.base.len().max(dirty)
     }
 
-    /// Takes in rows read from the store for `range`, unless memory knows better.
-    pub fn learn(&mut self, range: Range<u64>, rows: Vec<(u64, BlockRef)>) {
+    /// Bytes that block `index` will take when stored, `left` bytes before the end of the file: if
+    /// something was written to it, it becomes one block.
+    pub(crate) fn block_taken(&self, index: u64, inline: Option<&Slice>, left: u64) -> u64 {
+        match self.extents.get(&index) {
+            Some(stored @ Stored::Parts(_)) if !self.dirty.contains_key(&index) => stored.taken(),
+            _ => (self.block_end(index, inline) as u64).min(left),
+        }
+    }
+
+    /// Takes in what was read from the store for `range`, unless memory knows better.
+    pub fn learn(&mut self, range: Range<u64>, rows: Vec<(u64, Stored)>) {
         for (index, block) in rows {
             let newer = self.known.contains(index) || self.cleared.contains(index) || self.clearing.contains(index);
             if !newer {
@@ -134,9 +143,9 @@ impl FileData {
         pieces.cost().cast_signed() - before.cast_signed()
     }
 
-    /// Makes block `index`, which has nothing dirty, the stored block `block`.
-    pub(crate) fn put_shared(&mut self, index: u64, block: BlockRef) {
-        self.extents.insert(index, block);
+    /// Makes block `index`, which has nothing dirty, the stored blocks `stored`.
+    pub(crate) fn put_shared(&mut self, index: u64, stored: Stored) {
+        self.extents.insert(index, stored);
         self.shared.insert(index);
         self.known.add(index..index + 1);
     }
@@ -177,9 +186,9 @@ impl FileData {
         if self.is_in_flight || self.extents.len() <= EXTENTS_MIN + self.shared.len() + self.dirty.len() {
             return false;
         }
-        let extents = std::mem::take(&mut self.extents);
+        let mut extents = std::mem::take(&mut self.extents);
         let kept = self.shared.iter().chain(self.dirty.keys());
-        self.extents = kept.filter_map(|index| Some((*index, *extents.get(index)?))).collect();
+        self.extents = kept.filter_map(|index| extents.remove_entry(index)).collect();
         self.known = Ranges::default();
         true
     }
@@ -189,6 +198,7 @@ impl FileData {
         let ranges = self.known.weight() + self.cleared.weight() + self.clearing.weight();
         size_of::<FileData>()
             + self.extents.len() * EXTENT_BYTES
+            + self.extents.values().map(Stored::weight).sum::<usize>()
             + self.shared.len() * 2 * size_of::<u64>()
             + self.dirty.len() * 96
             + ranges

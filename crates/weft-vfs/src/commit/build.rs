@@ -6,12 +6,11 @@
 
 use crate::volume::Vfs;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::thread;
 use weft_block::{Block, Buffer, Rope};
-use weft_store::{BlockId, BlockRef, ExtentChange, NewBlock, Transaction};
-use weft_tree::{Error, ErrorKind, Job, PendingCommit, Result};
+use weft_store::{BlockId, BlockRef, ExtentChange, NewBlock, Span, Transaction};
+use weft_tree::{Error, ErrorKind, Job, Part, PendingCommit, Result, Stored};
 
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;
@@ -49,7 +48,10 @@ impl Vfs {
             stored.extend(transaction.put_blocks(built.into_iter().flatten().collect())?);
         }
         pending.set_aside(&damaged);
-        let put = |(job, block): (&Job, &BlockRef)| ExtentChange::Put { ino: job.ino, index: job.index, block: *block };
+        let put = |(job, block): (&Job, &BlockRef)| {
+            let span = Span::of_block(job.index, self.block_size);
+            ExtentChange::Put { ino: job.ino, span, block: *block }
+        };
         pending.batch.extents.extend(pending.jobs.iter().zip(&stored).map(put));
         Ok(stored)
     }
@@ -60,11 +62,12 @@ impl Vfs {
         pending.begin_again();
         let (mut stored, mut damaged) = (Vec::with_capacity(pending.jobs.len()), Vec::new());
         for jobs in pending.jobs.chunk_by(|one, next| one.ino == next.ino && one.index + 1 == next.index) {
-            let (first, last) = (&jobs[0], &jobs[jobs.len() - 1]);
-            let found = self.store.extents(first.ino, first.index..last.index + 1)?;
-            let found = found.into_iter().collect::<BTreeMap<_, _>>();
+            let span = |job: &Job| Span::of_block(job.index, self.block_size);
+            let (first, last) = (span(&jobs[0]), span(&jobs[jobs.len() - 1]));
+            let found = self.store.extents(jobs[0].ino, first.start..last.end())?;
+            let found = found.into_iter().map(|(_, block)| (block.id, block)).collect::<FxHashMap<_, _>>();
             for job in jobs {
-                match found.get(&job.index).filter(|block| block.id == job.id) {
+                match found.get(&job.id) {
                     Some(block) => stored.push(*block),
                     None => damaged.push(job.id),
                 }
@@ -106,10 +109,11 @@ impl Vfs {
     fn bases(&self, jobs: &[Job]) -> Result<Bases> {
         let (mut bases, mut missing) = (Bases::default(), Vec::new());
         for job in jobs.iter().filter(|job| !job.pieces.covers(0..job.len)) {
-            let Some(base) = job.base else { continue };
-            match self.blocks.get(base.id) {
-                Some(block) => drop(bases.insert(base.id, Some(block))),
-                None => missing.push((base, job.ino)),
+            for base in job.base.iter().flat_map(Stored::blocks) {
+                match self.blocks.get(base.id) {
+                    Some(block) => drop(bases.insert(base.id, Some(block))),
+                    None => missing.push((*base, job.ino)),
+                }
             }
         }
         missing.sort_unstable_by_key(|(base, _)| base.id);
@@ -149,9 +153,9 @@ impl Vfs {
             }
             return Some(Rope::from(whole));
         }
-        let base = job.base.map(|base| base.id);
-        let mut bytes = match base.filter(|_| !job.pieces.covers(0..job.len)) {
-            Some(base) => Buffer::copy_of(bases[&base].as_ref()?),
+        let mut bytes = match job.base.as_ref().filter(|_| !job.pieces.covers(0..job.len)) {
+            Some(Stored::Whole(base)) => Buffer::copy_of(bases[&base.id].as_ref()?),
+            Some(Stored::Parts(parts)) => joined(parts, bases)?,
             None => Buffer::with_capacity(job.len),
         };
         bytes.resize(job.len);
@@ -159,10 +163,20 @@ impl Vfs {
             bytes[start..start + piece.len()].copy_from_slice(&piece);
         }
         let block = bytes.freeze();
-        match base {
-            Some(base) => self.blocks.succeed(base, job.id, block.clone()),
+        match job.base.as_ref().and_then(Stored::whole) {
+            Some(base) => self.blocks.succeed(base.id, job.id, block.clone()),
             None => self.blocks.insert(job.id, block.clone()),
         }
         Some(Rope::from(block.whole()))
     }
+}
+
+/// The bytes of `parts` of a block, which become one. None if one of them is damaged.
+fn joined(parts: &[Part], bases: &Bases) -> Option<Buffer> {
+    let mut bytes = Buffer::with_capacity(parts.last().map_or(0, |part| part.bytes().end));
+    for part in parts {
+        bytes.resize(part.bytes().start);
+        bytes.extend_from_slice(bases[&part.block.id].as_ref()?);
+    }
+    Some(bytes)
 }

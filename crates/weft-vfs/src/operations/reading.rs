@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_block::{Block, Buffer, Rope, Slice};
 use weft_store::{BlockRef, Ino, ReadMode};
-use weft_tree::{Base, Error, ErrorKind, FileData, Result, Stop, is_past};
+use weft_tree::Part as StoredPart;
+use weft_tree::{Base, Error, ErrorKind, FileData, Result, Stop, Stored, is_past};
 
 /// Bytes from the start of a file that are read together if they lie far away.
 const FIRST_BYTES: u64 = 512 << 10;
@@ -240,7 +241,7 @@ impl State {
         self.tree.know_extents(ino, indices.clone())?;
         let data = self.tree.file(ino)?.data();
         let clean = data.extents.range(indices).filter(|(index, _)| !data.dirty.contains_key(index));
-        Ok(clean.map(|(_, block)| *block).collect())
+        Ok(clean.flat_map(|(_, stored)| stored.blocks()).copied().collect())
     }
 
     pub(super) fn plan_read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Part>, Stop> {
@@ -310,7 +311,8 @@ fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<
         return;
     }
     match layers.base {
-        Base::Stored(block) => parts.push(Part::Stored { block, range, over }),
+        Base::Stored(Stored::Whole(block)) => parts.push(Part::Stored { block, range, over }),
+        Base::Stored(Stored::Parts(stored)) => plan_parts(&stored, range, &over, parts),
         Base::Hole if over.is_empty() => parts.push(Part::Zeros(range.len())),
         Base::Hole | Base::Inline(_) => {
             let below = if let Base::Inline(bytes) = layers.base { bytes } else { Slice::default() };
@@ -318,6 +320,43 @@ fn plan_block(data: &FileData, index: u64, inline: Option<&Slice>, range: Range<
             parts.push(Part::Over { below, len: range.len(), over });
         }
     }
+}
+
+/// Adds how bytes `range` of a block are made that is stored in parts, under newer bytes.
+fn plan_parts(stored: &[StoredPart], range: Range<usize>, over: &[(usize, Slice)], parts: &mut Vec<Part>) {
+    let mut at = range.start;
+    for part in stored {
+        let held = part.bytes();
+        let (start, end) = (held.start.clamp(at, range.end), held.end.clamp(at, range.end));
+        if start == end {
+            continue;
+        }
+        plan_zeros(at..start, &range, over, parts);
+        let own = start - held.start..end - held.start;
+        parts.push(Part::Stored { block: part.block, range: own, over: within(&(start..end), &range, over) });
+        at = end;
+    }
+    plan_zeros(at..range.end, &range, over, parts);
+}
+
+/// Adds zeros, under newer bytes.
+fn plan_zeros(zeros: Range<usize>, range: &Range<usize>, over: &[(usize, Slice)], parts: &mut Vec<Part>) {
+    let over = within(&zeros, range, over);
+    match over.is_empty() {
+        _ if zeros.is_empty() => {}
+        true => parts.push(Part::Zeros(zeros.len())),
+        false => parts.push(Part::Over { below: Slice::default(), len: zeros.len(), over }),
+    }
+}
+
+/// Those newer bytes of `range` that lie in `part` of it.
+fn within(part: &Range<usize>, range: &Range<usize>, over: &[(usize, Slice)]) -> Vec<(usize, Slice)> {
+    let inside = |(at, bytes): &(usize, Slice)| {
+        let (first, last) = (range.start + at, range.start + at + bytes.len());
+        let (start, end) = (first.max(part.start), last.min(part.end));
+        (start < end).then(|| (start - part.start, bytes.slice(start - first..end - first)))
+    };
+    over.iter().filter_map(inside).collect()
 }
 
 fn same_blocks(a: &[Part], b: &[Part]) -> bool {

@@ -11,8 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use weft_digest::Digest;
-use weft_store::{BlockRef, CommitNo, Ino, InodeRow, Kind, Name, NameRow, path_to};
-use weft_tree::{ErrorKind, ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs};
+use weft_store::{CommitNo, Ino, InodeRow, Kind, Name, NameRow, path_to};
+use weft_tree::{ErrorKind, ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs, Stored};
 
 /// A restoration, and what is told of it.
 pub(super) struct Plan {
@@ -458,10 +458,10 @@ impl Planner<'_> {
 
 /// The ranges of indices at which `old` has blocks and `new` has none, and the blocks of `new` that
 /// `old` does not have at their place.
-fn difference(old: &[(u64, BlockRef)], new: &[(u64, BlockRef)]) -> (Vec<Range<u64>>, Vec<(u64, BlockRef)>) {
-    let find = |list: &[(u64, BlockRef)], index: u64| {
-        list.binary_search_by_key(&index, |(index, _)| *index).ok().map(|at| list[at].1.id)
-    };
+fn difference(old: &[(u64, Stored)], new: &[(u64, Stored)]) -> (Vec<Range<u64>>, Blocks) {
+    fn find(list: &[(u64, Stored)], index: u64) -> Option<&Stored> {
+        list.binary_search_by_key(&index, |(index, _)| *index).ok().map(|at| &list[at].1)
+    }
     let mut dropped = Vec::<Range<u64>>::new();
     for (index, _) in old.iter().filter(|(index, _)| find(new, *index).is_none()) {
         match dropped.last_mut() {
@@ -469,6 +469,6 @@ fn difference(old: &[(u64, BlockRef)], new: &[(u64, BlockRef)]) -> (Vec<Range<u6
             _ => dropped.push(*index..index + 1),
         }
     }
-    let put = new.iter().filter(|(index, block)| find(old, *index) != Some(block.id));
-    (dropped, put.copied().collect())
+    let is_other = |(index, stored): &&(u64, Stored)| find(old, *index).is_none_or(|old| !old.is_same(stored));
+    (dropped, new.iter().filter(is_other).cloned().collect())
 }

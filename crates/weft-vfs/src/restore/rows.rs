@@ -5,7 +5,8 @@ use super::{Restoring, refused};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use weft_digest::Digest;
-use weft_store::{BlockRef, CommitNo, Cookie, Error, Ino, InodeRow, Kind, Name, NameRow, Store};
+use weft_store::{CommitNo, Cookie, Error, Ino, InodeRow, Kind, Name, NameRow, Store};
+use weft_tree::Stored;
 
 /// Entries of a directory that are read at once.
 const NAMES_READ: usize = 1 << 14;
@@ -19,8 +20,8 @@ const WANTED_SHARE: usize = 4;
 /// Files that are asked about at once.
 const FILES_READ: usize = 512;
 
-/// Blocks of a file, each with its index.
-pub(super) type Blocks = Vec<(u64, BlockRef)>;
+/// What is stored of a file, by the indices of its blocks.
+pub(super) type Blocks = Vec<(u64, Stored)>;
 
 /// True if a file has blocks.
 fn has_blocks(row: &InodeRow) -> bool {
@@ -91,13 +92,13 @@ impl<'a> Rows<'a> {
         let files = files.filter(|row| has_blocks(row)).collect::<Vec<_>>();
         let mut all = FxHashMap::default();
         for some in files.chunks(FILES_READ) {
-            let asked = some.iter().map(|row| (row.ino, row.size.div_ceil(block_size))).collect::<Vec<_>>();
-            for (row, blocks) in some.iter().zip(self.store.all_extents_at(self.commit, &asked)?) {
-                let held = blocks.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
+            let asked = some.iter().map(|row| (row.ino, row.size)).collect::<Vec<_>>();
+            for (row, extents) in some.iter().zip(self.store.all_extents_at(self.commit, &asked)?) {
+                let held = extents.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
                 if held < row.allocated {
                     return Err(self.gone("blocks", row.ino));
                 }
-                all.insert(row.ino, blocks);
+                all.insert(row.ino, Stored::group(&extents, block_size)?);
             }
         }
         Ok(all)

@@ -6,9 +6,9 @@
 
 use super::Vfs;
 use crate::state::State;
-use std::ops::Range;
-use weft_store::{BlockRef, Cookie, Ino, Name, Nth};
-use weft_tree::{ErrorKind, Miss, PART_BLOCKS, Result};
+use std::ops::{ControlFlow, Range};
+use weft_store::{Cookie, Ino, Name, Nth};
+use weft_tree::{ErrorKind, Miss, PART_BLOCKS, Result, Stored};
 
 /// Inodes read at once: numbers near each other were made together and are used together.
 const INODES_READ: usize = 128;
@@ -100,19 +100,26 @@ impl Vfs {
         if range.end - range.start <= PART_BLOCKS {
             return Ok(range.clone());
         }
-        let next = self.store.nth_extent(ino, range.clone(), Nth::FromStart(PART_BLOCKS))?;
-        Ok(range.start..next.unwrap_or(range.end))
+        let next = self.store.nth_extent(ino, self.bytes_of(range), Nth::FromStart(PART_BLOCKS))?;
+        // A block has fewer extents than that.
+        Ok(range.start..next.map_or(range.end, |byte| byte / u64::from(self.block_size)))
     }
 
     /// The same at its end.
     fn last_extents(&self, ino: Ino, range: &Range<u64>) -> Result<Range<u64>> {
-        let first = self.store.nth_extent(ino, range.clone(), Nth::FromEnd(PART_BLOCKS - 1))?;
-        Ok(first.unwrap_or(range.start)..range.end)
+        let first = self.store.nth_extent(ino, self.bytes_of(range), Nth::FromEnd(PART_BLOCKS - 1))?;
+        Ok(first.map_or(range.start, |byte| byte / u64::from(self.block_size))..range.end)
+    }
+
+    /// The bytes of the blocks of these indices.
+    fn bytes_of(&self, indices: &Range<u64>) -> Range<u64> {
+        let byte = |index: u64| index.saturating_mul(self.block_size.into());
+        byte(indices.start)..byte(indices.end)
     }
 
     fn load_extents(&self, ino: Ino, range: &Range<u64>) -> Result<()> {
         self.learning(
-            || self.extents(ino, range.clone()),
+            || self.extents(ino, range),
             |state, rows| {
                 state.tree.learn_extents(ino, range.clone(), rows);
             },
@@ -121,15 +128,19 @@ impl Vfs {
 
     /// The stored blocks of `ino` in `range`. Before one that is not there counts as a hole, the
     /// store is asked whether rows of the file are gone: once while it is in memory.
-    fn extents(&self, ino: Ino, range: Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        let rows = self.store.extents(ino, range.clone())?;
-        let followed = rows.iter().zip(range.start..).take_while(|((index, _), expected)| index == expected).count();
-        let missing = range.start + followed as u64;
+    fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, Stored)>> {
+        let bytes = self.bytes_of(range);
+        let rows = self.store.extents(ino, bytes.clone())?;
+        let missing = rows.iter().try_fold(bytes.start, |end, (span, _)| match span.start == end {
+            true => ControlFlow::Continue(span.end()),
+            false => ControlFlow::Break(end),
+        });
+        let (ControlFlow::Continue(missing) | ControlFlow::Break(missing)) = missing;
         let ask = |state: &mut State| {
             let block_size = state.tree.block_size();
             let inode = state.tree.inodes.peek(&ino)?;
             let is_whole = inode.data.as_ref().is_some_and(|data| data.is_whole);
-            let end = range.end.min(inode.row.size.div_ceil(block_size));
+            let end = bytes.end.min(inode.row.size);
             let is_dense = inode.row.allocated >= inode.row.size;
             let is_countable = is_dense || inode.row.allocated / block_size <= COUNTED_MAX;
             Some(missing < end && !is_whole && is_countable)
@@ -140,7 +151,7 @@ impl Vfs {
                 inode.data().is_whole = true;
             }
         }
-        Ok(rows)
+        Ok(Stored::group(&rows, self.block_size.into())?)
     }
 
     /// Loads an entry; of a small directory all entries, as more lookups there are likely.

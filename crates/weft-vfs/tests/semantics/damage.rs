@@ -170,19 +170,22 @@ struct Words {
     extents: &'static [&'static str],
 }
 
-const SQLITE: Words =
-    Words { bytes: "BLOB", hex: |hex| format!("x'{hex}'"), extents: &["ino", "idx", "block", "since", "sum"] };
+const SQLITE: Words = Words {
+    bytes: "BLOB",
+    hex: |hex| format!("x'{hex}'"),
+    extents: &["ino", "start", "length", "block", "since", "sum"],
+};
 
 const POSTGRES: Words = Words {
     bytes: "bytea",
     hex: |hex| format!("'\\x{hex}'::bytea"),
-    extents: &["ino", "idx", "owner", "block", "since", "sum"],
+    extents: &["ino", "start", "length", "owner", "block", "since", "sum"],
 };
 
 /// Statements that set one column of one row of `table`, which has `rows`.
 fn edits(words: &Words, table: &str, rows: usize) -> Vec<String> {
     let (key, columns) = match table {
-        "extents" => ("ino, idx", words.extents),
+        "extents" => ("ino, start", words.extents),
         "naming" => ("parent, name", &["parent", "name", "ino", "kind", "cookie", "since", "sum"][..]),
         _ => ("ino, name", &["ino", "name", "value", "since", "sum"][..]),
     };
@@ -359,16 +362,16 @@ fn a_block_whose_row_says_another_place_leaves_no_hole() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("volume");
     let there = volume(&path);
-    let first = format!("ino = {} AND idx", there.holes.0);
-    for (from, to) in [(0, 1 << 20), (1 << 20, 16383), (16383, -125), (-125, 9)] {
-        let change = format!("UPDATE OR REPLACE extents SET idx = {to} WHERE {first} = {from}");
+    let first = format!("ino = {} AND start", there.holes.0);
+    for (from, to) in [(0, 1_i64 << 32), (1_i64 << 32, 16383), (16383, -125), (-125, 9)] {
+        let change = format!("UPDATE OR REPLACE extents SET start = {to} WHERE {first} = {from}");
         sqlite::edit(&path, &change).expect("edited");
         what_it_left_is_no_hole(&mount(sqlite::open(&path).expect("opened").store).expect("opens"), &there);
     }
     for own_table_from in [None, Some(0)] {
         let volume = InPostgres::new(own_table_from);
-        for to in [1 << 20, -125, 1] {
-            let edit = format!("extents SET idx = {to} WHERE ino = {} AND idx = 0", volume.there.holes.0);
+        for to in [1_i64 << 32, -125, 1] {
+            let edit = format!("extents SET start = {to} WHERE ino = {} AND start = 0", volume.there.holes.0);
             if to != 1 {
                 what_it_left_is_no_hole(&volume.edited(&edit), &volume.there);
             }

@@ -81,14 +81,14 @@ macro_rules! inodes_at {
 macro_rules! extents_at {
     ($owner:literal) => {
         concat!(
-            "SELECT e.ino, e.idx, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum, e.until \
-             FROM (SELECT ino, idx, block, owner, since, sum, CAST(NULL AS bigint) AS until FROM extents \
-             WHERE OF_VOLUME AND ino = $1 AND idx >= $2 AND idx < $3 AND since <= $4 \
-             UNION ALL SELECT ino, idx, block, owner, since, sum, until FROM extents_history \
-             WHERE fork = ANY($5) AND ino = $1 AND idx >= $2 AND idx < $3 AND since <= $4 AND until > $4) e \
+            "SELECT e.ino, e.start, e.block, e.owner, b.length, b.base, b.value, b.bytes IS NULL, b.refs, b.sum, e.since, e.sum, e.length, e.until \
+             FROM (SELECT ino, start, length, block, owner, since, sum, CAST(NULL AS bigint) AS until FROM extents \
+             WHERE OF_VOLUME AND ino = $1 AND start >= $2 AND start < $3 AND since <= $4 \
+             UNION ALL SELECT ino, start, length, block, owner, since, sum, until FROM extents_history \
+             WHERE fork = ANY($5) AND ino = $1 AND start >= $2 AND start < $3 AND since <= $4 AND until > $4) e \
              LEFT JOIN blocks b ON b.owner = ",
             $owner,
-            " AND b.id = e.block ORDER BY e.idx"
+            " AND b.id = e.block ORDER BY e.start"
         )
     };
 }
@@ -144,11 +144,11 @@ macro_rules! keep_content {
 macro_rules! keep_extents {
     ($until:literal, $forks:literal, $added:literal, $which:literal) => {
         concat!(
-            "INSERT INTO extents_history (fork, ino, idx, since, until, owner, block, sum) SELECT ",
+            "INSERT INTO extents_history (fork, ino, start, since, until, length, owner, block, sum) SELECT ",
             fork!("e", $forks, $until),
-            ", e.ino, e.idx, e.since, ",
+            ", e.ino, e.start, e.since, ",
             $until,
-            "::bigint, e.owner, e.block, ",
+            "::bigint, e.length, e.owner, e.block, ",
             version_sum!("e", $added),
             " FROM extents e WHERE ",
             $which,
@@ -307,7 +307,7 @@ statements! {
                        SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], \
                        $8::bytea[], $9::bigint[]) \
                        ON CONFLICT (parent, name) DO UPDATE SET digest = excluded.digest, digest_sum = excluded.digest_sum";
-    KEEP_EXTENTS = keep_extents!("$4", "$5", "$6", "e.ino = $1 AND e.idx >= $2 AND e.idx < $3");
+    KEEP_EXTENTS = keep_extents!("$4", "$5", "$6", "e.ino = $1 AND e.start >= $2 AND e.start < $3");
     KEEP_EXTENTS_OF = keep_extents!("$2", "$3", "$4", "e.ino = ANY($1)");
     KEEP_XATTRS = keep_xattrs!(
         "$3",
@@ -334,17 +334,17 @@ statements! {
     DEAD_XATTRS = concat!("SELECT x.fork, x.ino, x.name, x.until FROM xattr_history x WHERE ", dead!("x"));
     /// With the rows of those of their blocks that are the file's own, as [`super::PLACED`].
     DEAD_EXTENTS = concat!(
-        "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, e.until, e.fork \
+        "SELECT e.ino, e.start, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, e.length, e.until, e.fork \
          FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE ",
         dead!("e")
     );
-    /// All versions of extents behind the one of fork $1, inode $2, index $3 and commit $4.
-    ALL_EXTENTS = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, \
-                   e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
-                   WHERE (e.fork, e.ino, e.idx, e.until) > ($1, $2, $3, $4) ORDER BY e.fork, e.ino, e.idx, e.until LIMIT $5";
+    /// All versions of extents behind the one of fork $1, inode $2, byte $3 and commit $4.
+    ALL_EXTENTS = "SELECT e.ino, e.start, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, \
+                   e.length, e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
+                   WHERE (e.fork, e.ino, e.start, e.until) > ($1, $2, $3, $4) ORDER BY e.fork, e.ino, e.start, e.until LIMIT $5";
     /// All versions of extents of file $1.
-    EXTENTS_OF = "SELECT e.ino, e.idx, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, \
-                  e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE e.ino = $1";
+    EXTENTS_OF = "SELECT e.ino, e.start, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, \
+                  e.length, e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE e.ino = $1";
     CONTENT_OF = "SELECT since, until FROM content_history WHERE ino = $1";
     EMPTY_CONTENT = "INSERT INTO content_history (ino, since, until, sum) \
                      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
@@ -363,8 +363,8 @@ statements! {
                      AS d (fork, ino, name, until) WHERE xattr_history.fork = d.fork AND xattr_history.ino = d.ino \
                      AND xattr_history.name = d.name AND xattr_history.until = d.until";
     FORGET_EXTENTS = "DELETE FROM extents_history USING unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \
-                      AS d (fork, ino, idx, until) WHERE extents_history.fork = d.fork AND extents_history.ino = d.ino \
-                      AND extents_history.idx = d.idx AND extents_history.until = d.until";
+                      AS d (fork, ino, start, until) WHERE extents_history.fork = d.fork AND extents_history.ino = d.ino \
+                      AND extents_history.start = d.start AND extents_history.until = d.until";
     END_INODES = "DELETE FROM fileatt_history";
     END_CONTENT = "DELETE FROM content_history";
     END_NAMES = "DELETE FROM naming_history";

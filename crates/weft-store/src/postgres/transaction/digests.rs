@@ -73,14 +73,14 @@ fn change_extents(rows: &Rows<'_>, batch: &Batch, mut digests: Option<&mut Commi
                     digests.clear(*ino, range.clone());
                 }
             }
-            ExtentChange::Put { ino, index, block } => puts.push((*ino, *index, *block)),
+            ExtentChange::Put { ino, span, block } => puts.push((*ino, *span, *block)),
         }
     }
-    puts.sort_unstable_by_key(|(ino, index, _)| (*ino, *index));
-    for (ino, index, block) in puts {
-        rows.put_extent(ino, index, block);
+    puts.sort_unstable_by_key(|(ino, span, _)| (*ino, *span));
+    for (ino, span, block) in puts {
+        rows.put_extent(ino, span, block);
         if let Some(digests) = &mut digests {
-            digests.put(ino, index);
+            digests.put(ino, span);
         }
     }
 }

@@ -44,7 +44,7 @@ struct Dead {
     /// Fork, inode, name and commit.
     names: Vec<Named>,
     xattrs: Vec<Named>,
-    /// Fork, inode, index and commit.
+    /// Fork, inode, start and commit.
     extents: Vec<(i64, i64, i64, i64)>,
 }
 
@@ -110,7 +110,7 @@ impl PostgresTransaction<'_> {
             let call = Call::new(sql::ALL_EXTENTS, parameters.collect());
             let rows = self.writer.connection().query_all(WHAT, &[call])?.pop().unwrap_or_default();
             let Some(last) = rows.last() else { break };
-            after = [get(last, 13)?, get(last, 0)?, get(last, 1)?, get(last, 12)?];
+            after = [get(last, 14)?, get(last, 0)?, get(last, 1)?, get(last, 13)?];
             rows.iter().try_for_each(|row| plan.found.lose_version(row))?;
         }
         plan.calls.extend(END.map(|statement| Call::new(statement, Vec::new())));
@@ -172,7 +172,7 @@ impl Dead {
 
     fn take_extents(&mut self, extents: &[Row], lost: &mut Found) -> Result<()> {
         for row in extents {
-            self.extents.push((get(row, 13)?, get(row, 0)?, get(row, 1)?, get(row, 12)?));
+            self.extents.push((get(row, 14)?, get(row, 0)?, get(row, 1)?, get(row, 13)?));
             lost.lose_version(row)?;
         }
         Ok(())
@@ -198,7 +198,7 @@ impl Dead {
             let columns = vec![
                 column(keys, |(fork, ..)| *fork),
                 column(keys, |(_, ino, ..)| *ino),
-                column(keys, |(_, _, index, _)| *index),
+                column(keys, |(_, _, start, _)| *start),
                 column(keys, |(.., until)| *until),
             ];
             Call::new(sql::FORGET_EXTENTS, columns)

@@ -12,7 +12,7 @@ use crate::postgres::read::{self, int, unsigned};
 use crate::postgres::statements as sql;
 use crate::postgres::write::{self, BlockRow, Home};
 use crate::references::{BlockState, ExtentPlan, Fate, References};
-use crate::row::{BlockId, BlockRef, CommitNo, Ino};
+use crate::row::{BlockId, BlockRef, CommitNo, Ino, Span};
 use crate::sums;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Row;
@@ -101,13 +101,14 @@ impl Found {
     /// The same of the version of an extent, which has the commit that replaced it behind these
     /// columns.
     pub(super) fn lose_version(&mut self, row: &Row) -> Result<()> {
-        let until = CommitNo(unsigned(row, 12)?);
+        let until = CommitNo(unsigned(row, 13)?);
         self.lose_with(row, |sum| sums::version(sum, until))
     }
 
     fn lose_with(&mut self, row: &Row, kept_as: impl Fn(i64) -> i64) -> Result<()> {
         let home = (Ino(unsigned(row, 2)?), BlockId(unsigned(row, 3)?));
-        let extent = (Ino(unsigned(row, 0)?), unsigned(row, 1)?);
+        let span = Span { start: unsigned(row, 1)?, length: read::number(row, 12)? };
+        let extent = (Ino(unsigned(row, 0)?), span);
         let sum = sums::owned_extent(extent, (home.0, home.1.0), CommitNo(unsigned(row, 4)?));
         if !read::holds(row, 5, kept_as(sum)) {
             return Ok(());

@@ -43,9 +43,21 @@ pub(super) const RULES: &[Rule] = &[
            WHERE mode & 61440 = 32768 AND length(inline) > size"],
     ),
     rule(
-        "SELECT ino, NULL, printf('block index %s is none a file can have', idx) FROM extents \
-         WHERE typeof(idx) <> 'integer' OR idx < 0 \
-         OR idx > 9223372036854775806 / (SELECT block_size FROM volume)",
+        "SELECT ino, NULL, printf('an extent of %s bytes at byte %s is none that a file can have', e.length, e.start) \
+         FROM volume v CROSS JOIN extents e WHERE typeof(e.start) <> 'integer' OR typeof(e.length) <> 'integer' \
+         OR e.length NOT BETWEEN 4096 AND v.block_size OR e.length & (e.length - 1) <> 0 \
+         OR e.start < 0 OR e.start % e.length <> 0",
+        &[],
+    ),
+    rule(
+        "SELECT ino, NULL, printf('its extent at byte %d covers that at byte %d', start, next) FROM \
+         (SELECT ino, start, length, lead(start) OVER (PARTITION BY ino ORDER BY start) AS next FROM extents) \
+         WHERE next < start + length",
+        &[],
+    ),
+    rule(
+        "SELECT ino, NULL, printf('%d of its blocks are longer than the extents that name them', longer) \
+         FROM content_of WHERE longer > 0",
         &[],
     ),
     rule(
@@ -85,9 +97,10 @@ pub(super) const RULES: &[Rule] = &[
 
 pub(super) const SUM: &str = "
 INSERT INTO content_of
-    SELECT e.ino, sum(coalesce(b.length, 0)), max(e.idx * v.block_size + coalesce(b.length, 1))
-    FROM volume v CROSS JOIN extents e LEFT JOIN blocks b ON b.id = e.block
-    WHERE typeof(e.idx) = 'integer' AND e.idx >= 0 AND e.idx <= 9223372036854775806 / v.block_size
+    SELECT e.ino, sum(coalesce(b.length, 0)), max(e.start + coalesce(b.length, 1)), 
+        coalesce(sum(b.length > e.length), 0)
+    FROM extents e LEFT JOIN blocks b ON b.id = e.block
+    WHERE typeof(e.start) = 'integer' AND e.start BETWEEN 0 AND 9223372036854775807 - coalesce(b.length, 1)
     GROUP BY e.ino;
 ";
 

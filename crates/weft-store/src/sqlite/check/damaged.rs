@@ -50,8 +50,8 @@ const ROWS: &[Lasting] = &[
     (
         damaged!(
             "extents",
-            "weft_sum('extents', ino, idx, block, since)",
-            "ino, NULL, printf('the row of its block %s is damaged', idx)"
+            "weft_sum('extents', ino, start, length, block, since)",
+            "ino, NULL, printf('the row of its block at byte %s is damaged', start)"
         ),
         BLOCKS,
     ),

@@ -28,8 +28,8 @@ use weft_digest::Hashed;
 pub(super) const LOST: &[Lasting] = &[
     (
         rule(
-            "SELECT e.ino, NULL, printf('bytes %d to %d are damaged: block %d has no row', e.idx * v.block_size, \
-         (e.idx + 1) * v.block_size - 1, e.block) FROM volume v CROSS JOIN extents e \
+            "SELECT e.ino, NULL, printf('bytes %d to %d are damaged: block %d has no row', e.start, \
+         e.start + e.length - 1, e.block) FROM extents e \
          WHERE NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = e.block) \
          AND NOT EXISTS (SELECT 1 FROM block_bytes y WHERE y.id = e.block)",
             &[
@@ -62,7 +62,7 @@ pub(super) const LOST: &[Lasting] = &[
         rule(
             "SELECT n.parent, n.name, CASE WHEN EXISTS (SELECT 1 FROM extents e WHERE e.ino = n.ino) THEN \
          printf('the entry names inode %d, whose row is gone, with owner, permissions, times and length; \
-         %s', n.ino, CASE WHEN (SELECT count(*) <= max(e.idx) FROM extents e WHERE e.ino = n.ino) THEN \
+         %s', n.ino, CASE WHEN (SELECT sum(e.length) < max(e.start + e.length) FROM extents e WHERE e.ino = n.ino) THEN \
          'blocks of it are there, and where none is there are zeros, which may have been a hole or may be lost' \
          ELSE 'its blocks are there, and it may lack its end' END) \
          ELSE printf('the entry names inode %d, whose row is gone with all that it held', n.ino) END \
@@ -120,7 +120,7 @@ pub(super) const REMADE: Rule = rule(
 /// Blocks in the database whose row is gone, and whose bytes are not.
 pub(super) const ROWLESS: Rule = rule(
     "SELECT e.ino, NULL, printf('the row of block %d, from byte %d on, is gone; its bytes \
-    are there', e.block, e.idx * v.block_size) FROM volume v CROSS JOIN extents e \
+    are there', e.block, e.start) FROM extents e \
     WHERE NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = e.block) \
     AND EXISTS (SELECT 1 FROM block_bytes y WHERE y.id = e.block)",
     &[],
@@ -219,7 +219,7 @@ impl Checker<'_> {
         let lost =
             self.numbers("SELECT id FROM block_bytes WHERE id > 0 AND id NOT IN (SELECT id FROM blocks) ORDER BY id")?;
         for id in lost {
-            let bytes = "SELECT bytes, coalesce((SELECT min(e.idx) * v.block_size FROM extents e WHERE e.block = ?1), 0), \
+            let bytes = "SELECT bytes, coalesce((SELECT min(e.start) FROM extents e WHERE e.block = ?1), 0), \
                          (SELECT count(*) FROM extents e WHERE e.block = ?1) \
                          + (SELECT count(*) FROM extents_history e WHERE e.block = ?1) \
                          FROM block_bytes CROSS JOIN volume v \

@@ -73,8 +73,8 @@ const RULES: &[Rule] = &[
     ),
     version!(
         "extents_history",
-        "ino, NULL, printf('a version of its block %s, of commits %s to %s, is damaged', idx, since, until - 1)",
-        "weft_sum('extents', ino, idx, block, since) + weft_references(until)",
+        "ino, NULL, printf('a version of its block at byte %s, of commits %s to %s, is damaged', start, since, until - 1)",
+        "weft_sum('extents', ino, start, length, block, since) + weft_references(until)",
         "fork IS NOT weft_fork(since, until) OR NOT EXISTS (SELECT 1 FROM blocks b WHERE b.id = block)"
     ),
     version!(

@@ -2,7 +2,7 @@
 
 use super::{Checker, failed};
 use crate::error::Result;
-use crate::row::{CommitNo, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::row::{CommitNo, Cookie, Ino, InodeRow, NameRow, Span, Timestamp};
 use crate::sqlite::put::{put_inode, put_name};
 use crate::sqlite::read::{self, sql};
 use crate::store::Header;
@@ -74,9 +74,10 @@ impl Checker<'_> {
         let ino = self.next_id()?;
         let what = format!("{} blocks belong to no file; together they are inode {ino}", lost.len());
         self.findings.push(super::Finding::new(None, what, self.repaired()));
-        let statement = "INSERT INTO extents (ino, idx, block, since) VALUES (?1, ?2, ?3, ?4)";
+        let statement = "INSERT INTO extents (ino, start, length, block, since) VALUES (?1, ?2, ?3, ?4, ?5)";
         for (index, block) in lost.into_iter().enumerate() {
-            let values = (ino, sql(index as u64), block, sql(header.commit.next().0));
+            let Span { start, length } = Span::of_block(index as u64, header.options.block_size);
+            let values = (ino, sql(start), length, block, sql(header.commit.next().0));
             self.connection.prepare_cached(statement).map_err(failed)?.execute(values).map_err(failed)?;
             self.connection.execute("UPDATE blocks SET refs = 1 WHERE id = ?1", (block,)).map_err(failed)?;
         }
@@ -85,14 +86,13 @@ impl Checker<'_> {
 
     /// Makes a row for a file whose extents alone are known, and names perhaps.
     pub(super) fn make_file(&self, ino: i64, header: &Header) -> Result<()> {
-        let statement = "SELECT max(e.idx * ?2 + coalesce(b.length, 1)), sum(coalesce(b.length, 0)), \
+        let statement = "SELECT max(e.start + coalesce(b.length, 1)), sum(coalesce(b.length, 0)), \
                          max((SELECT count(*) FROM naming n WHERE n.ino = ?1), 1), \
                          (SELECT count(*) FROM xattr x WHERE x.ino = ?1) \
                          FROM extents e LEFT JOIN blocks b ON b.id = e.block WHERE e.ino = ?1";
         let read =
             |row: &rusqlite::Row<'_>| Ok((read::unsigned(row, 0)?, read::unsigned(row, 1)?, row.get(2)?, row.get(3)?));
-        let (size, allocated, nlink, xattrs) =
-            self.connection.query_row(statement, (ino, header.options.block_size), read).map_err(failed)?;
+        let (size, allocated, nlink, xattrs) = self.connection.query_row(statement, (ino,), read).map_err(failed)?;
         let row = InodeRow {
             kind: Kind::File,
             permissions: 0o600,

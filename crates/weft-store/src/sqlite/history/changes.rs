@@ -4,7 +4,7 @@
 use super::reading::{Past, named_version};
 use crate::error::Result;
 use crate::past::{ChangedExtent, ChangedNames};
-use crate::row::{BlockRef, CommitNo, Ino};
+use crate::row::{BlockRef, CommitNo, Ino, Span};
 use crate::sqlite::read::{self, sql, unsigned};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
@@ -66,34 +66,34 @@ impl Between<'_> {
     /// As of [`crate::PastStore::changed_extents`].
     pub(in crate::sqlite) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<ChangedExtent>> {
         let (forks_after, forks_to) = self.forks()?;
-        let mut changed = BTreeMap::<u64, ChangedExtent>::new();
+        let mut changed = BTreeMap::<Span, ChangedExtent>::new();
         for fork in forks_after {
-            for (index, _) in self.versions(ino, range, fork, "e.since <= ?4 AND e.until > ?4 AND e.until <= ?5")? {
-                changed.insert(index, ChangedExtent { index, was_there: true, now: None });
+            for (span, _) in self.versions(ino, range, fork, "e.since <= ?4 AND e.until > ?4 AND e.until <= ?5")? {
+                changed.insert(span, ChangedExtent { span, was_there: true, now: None });
             }
         }
-        let now = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
-                   0 FROM extents e LEFT JOIN blocks b ON b.id = e.block \
-                   WHERE e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 AND e.since > ?4 AND e.since <= ?5";
+        let now = "SELECT e.start, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
+                   0, e.length FROM extents e LEFT JOIN blocks b ON b.id = e.block \
+                   WHERE e.ino = ?1 AND e.start >= ?2 AND e.start < ?3 AND e.since > ?4 AND e.since <= ?5";
         let (after, to) = self.numbers();
         let parameters = (sql(ino.0), sql(range.start), sql(range.end), after, to);
         let mut put = read::all(self.connection, now, parameters, |row| read::extent(row, ino))?;
         for fork in forks_to {
             put.extend(self.versions(ino, range, fork, "e.since > ?4 AND e.since <= ?5 AND e.until > ?5")?);
         }
-        for (index, block) in put {
-            let new = ChangedExtent { index, was_there: false, now: None };
-            changed.entry(index).or_insert(new).now = Some(block);
+        for (span, block) in put {
+            let new = ChangedExtent { span, was_there: false, now: None };
+            changed.entry(span).or_insert(new).now = Some(block);
         }
         Ok(changed.into_values().collect())
     }
 
     /// Versions under a fork, of which `held` says when they held.
-    fn versions(&self, ino: Ino, range: &Range<u64>, fork: u64, held: &str) -> Result<Vec<(u64, BlockRef)>> {
+    fn versions(&self, ino: Ino, range: &Range<u64>, fork: u64, held: &str) -> Result<Vec<(Span, BlockRef)>> {
         let statement = format!(
-            "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
-             e.until FROM extents_history e LEFT JOIN blocks b ON b.id = e.block \
-             WHERE e.fork = ?6 AND e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 AND {held}"
+            "SELECT e.start, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
+             e.until, e.length FROM extents_history e LEFT JOIN blocks b ON b.id = e.block \
+             WHERE e.fork = ?6 AND e.ino = ?1 AND e.start >= ?2 AND e.start < ?3 AND {held}"
         );
         let (after, to) = self.numbers();
         let parameters = (sql(ino.0), sql(range.start), sql(range.end), after, to, sql(fork));

@@ -169,9 +169,9 @@ impl<'a> Keeping<'a> {
     pub(in crate::sqlite) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<()> {
         let (until, sum) = self.until();
         let statement = format!(
-            "INSERT OR IGNORE INTO extents_history (fork, ino, idx, since, until, block, sum) \
-             SELECT weft_fork(since, ?4), ino, idx, since, ?4, block, (sum + ?5) & {MASK} \
-             FROM extents WHERE ino = ?1 AND idx >= ?2 AND idx < ?3"
+            "INSERT OR IGNORE INTO extents_history (fork, ino, start, since, until, length, block, sum) \
+             SELECT weft_fork(since, ?4), ino, start, since, ?4, length, block, (sum + ?5) & {MASK} \
+             FROM extents WHERE ino = ?1 AND start >= ?2 AND start < ?3"
         );
         self.execute(&statement, (sql(ino.0), sql(range.start), sql(range.end), until, sum))
     }

@@ -8,7 +8,7 @@
 use crate::Name;
 use crate::error::{Error, Result};
 use crate::history::fork::forks_at;
-use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Timestamp};
+use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Span, Timestamp};
 use crate::sqlite::read::{self, sql, unsigned};
 use crate::sums;
 use rusqlite::types::ValueRef;
@@ -128,21 +128,21 @@ impl<'a> Past<'a> {
         Ok(rows)
     }
 
-    /// The blocks of `ino` in `range` of indices.
-    pub(in crate::sqlite) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(u64, BlockRef)>> {
-        let now = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
-                   0 FROM extents e LEFT JOIN blocks b ON b.id = e.block \
-                   WHERE e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 AND e.since <= ?4";
+    /// The extents of `ino` that start in `range`.
+    pub(in crate::sqlite) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<Vec<(Span, BlockRef)>> {
+        let now = "SELECT e.start, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
+                   0, e.length FROM extents e LEFT JOIN blocks b ON b.id = e.block \
+                   WHERE e.ino = ?1 AND e.start >= ?2 AND e.start < ?3 AND e.since <= ?4";
         let (from, to, at) = (sql(range.start), sql(range.end), sql(self.commit.0));
         let mut rows = read::all(self.connection, now, (sql(ino.0), from, to, at), |row| read::extent(row, ino))?;
-        let then = "SELECT e.idx, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
-                    e.until FROM extents_history e LEFT JOIN blocks b ON b.id = e.block \
-                    WHERE e.fork = ?5 AND e.ino = ?1 AND e.idx >= ?2 AND e.idx < ?3 AND e.until > ?4 AND e.since <= ?4";
+        let then = "SELECT e.start, e.block, b.length, b.base, b.value, b.segment, b.position, e.since, e.sum, b.refs, b.sum, \
+                    e.until, e.length FROM extents_history e LEFT JOIN blocks b ON b.id = e.block \
+                    WHERE e.fork = ?5 AND e.ino = ?1 AND e.start >= ?2 AND e.start < ?3 AND e.until > ?4 AND e.since <= ?4";
         for fork in self.forks()? {
             let parameters = (sql(ino.0), from, to, at, sql(fork));
             rows.extend(read::all(self.connection, then, parameters, |row| read::extent(row, ino))?);
         }
-        rows.sort_unstable_by_key(|(index, _)| *index);
+        rows.sort_unstable_by_key(|(span, _)| *span);
         Ok(rows)
     }
 

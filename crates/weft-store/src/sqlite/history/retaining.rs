@@ -193,7 +193,7 @@ impl Retaining<'_> {
         let rest = |removed: usize| sql(limit.saturating_sub(removed) as u64);
         let filed = "fork > ?1 AND fork < ?2 AND since > ?1 AND until <= ?2 LIMIT ?3";
         let some =
-            format!("(fork, ino, idx, until) IN (SELECT fork, ino, idx, until FROM extents_history WHERE {filed})");
+            format!("(fork, ino, start, until) IN (SELECT fork, ino, start, until FROM extents_history WHERE {filed})");
         let mut removed = self.remove_extents(&some, (from, to, rest(0)))?;
         for (table, key, which) in [
             ("naming_history", "fork, parent, name, until", filed),
@@ -212,7 +212,7 @@ impl Retaining<'_> {
     fn remove_extents(&mut self, which: &str, parameters: impl Params) -> Result<usize> {
         let statement = format!(
             "DELETE FROM extents_history WHERE {which} RETURNING block, \
-             sum IS (weft_sum('extents', ino, idx, block, since) + weft_references(until)) & {MASK}"
+             sum IS (weft_sum('extents', ino, start, length, block, since) + weft_references(until)) & {MASK}"
         );
         let mut statement = self.connection.prepare_cached(&statement).map_err(failed)?;
         let mut rows = statement.query(parameters).map_err(failed)?;

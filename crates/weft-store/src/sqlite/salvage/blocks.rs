@@ -3,7 +3,7 @@
 use super::{Extents, Missing, Salvage, failed, rows};
 use crate::batch::NewBlock;
 use crate::error::Result;
-use crate::row::{BlockId, BlockRef, Ino, Place};
+use crate::row::{BlockId, BlockRef, Ino, Place, Span};
 use crate::sqlite::damaged_bytes::DamagedBytes;
 use crate::sqlite::extents::put_block;
 use crate::sqlite::read::sql;
@@ -20,7 +20,8 @@ impl Salvage<'_> {
         let size = self.volume.options.block_size;
         let records = self.found.blocks.of(id).filter_map(|cell| self.pages.record(cell));
         let rows = records.filter_map(|record| rows::block(record.row?, &record.columns));
-        let fitting = rows.filter(move |(block, ..)| block.length <= size && block.base.is_multiple_of(size.into()));
+        let is_subtree = |block: &BlockRef| block.base.is_multiple_of(Span::length_for(block.length).into());
+        let fitting = rows.filter(move |(block, ..)| block.length <= size && is_subtree(block));
         fitting.map(|(block, parts, _)| (block, parts))
     }
 
@@ -64,14 +65,17 @@ impl Salvage<'_> {
         extents: &BTreeMap<Ino, Extents>,
         blocks: &BTreeMap<BlockId, u32>,
     ) -> Result<()> {
-        let size = u64::from(self.volume.options.block_size);
         let mut damaged = DamagedBytes::default();
         for ino in &self.damaged_files {
             let own = extents.get(ino).into_iter().flatten();
-            for (index, block) in own.filter(|(_, block)| self.damaged_blocks.contains(block)) {
-                let start = index * size;
-                let end = start + blocks.get(block).map_or(0, |length| u64::from(*length));
-                damaged.add(sql(ino.0), sql(start)..sql(end), sql(block.0), "has other bytes than were written".into());
+            for (span, block) in own.filter(|(_, block)| self.damaged_blocks.contains(block)) {
+                let end = span.start + blocks.get(block).map_or(0, |length| u64::from(*length));
+                damaged.add(
+                    sql(ino.0),
+                    sql(span.start)..sql(end),
+                    sql(block.0),
+                    "has other bytes than were written".into(),
+                );
             }
         }
         let findings = damaged.findings(|ino| Ok(self.path(Ino(ino.unsigned_abs()))))?;

@@ -4,7 +4,7 @@
 use super::{Extents, Missing, Salvage, rows};
 use crate::digests::{Digester, ZeroValues};
 use crate::error::Result;
-use crate::row::{BlockId, Ino, InodeRow};
+use crate::row::{BlockId, Ino, InodeRow, Span};
 use crate::sqlite::inlined::{Hashed, MADE_ANEW};
 use crate::sqlite::put::put_inode;
 use crate::sqlite::scan::{Proof, Scan};
@@ -80,14 +80,14 @@ impl Salvage<'_> {
             let kind = kinds.get(ino).copied().or_else(|| suspect.and_then(|suspect| suspect.kind));
             let is_file = kind.is_none_or(|kind| kind == Kind::File);
             let length = |block| blocks.get(block).filter(|_| !self.damaged_blocks.contains(block));
-            let lengths = own.iter().map(|(index, block)| Some((*index, u64::from(*length(block)?))));
+            let lengths = own.iter().map(|(span, block)| Some((*span, u64::from(*length(block)?))));
             let lengths = lengths.collect::<Option<Vec<_>>>().filter(|_| is_file);
             let Some(lengths) = lengths else {
                 let why = format!("{ROW_GONE}; its content is not brought");
                 self.told.missing.push(Missing { kind: "file", what: self.path(*ino), why });
                 continue;
             };
-            let ends = lengths.iter().map(|(index, length)| index * u64::from(self.volume.options.block_size) + length);
+            let ends = lengths.iter().map(|(span, length)| span.start + length);
             let row = InodeRow {
                 ino: *ino,
                 kind: Kind::File,
@@ -111,8 +111,10 @@ impl Salvage<'_> {
         for ino in self.remade.clone() {
             let proof = scan.map_or(Ok(Proof::Rows), |scan| scan.proof_of_blocks(ino))?;
             self.told.unproved += u64::from(!matches!(proof, Proof::Entry));
-            let blocks = self.found.extents.range((ino, 0)..=(ino, u64::MAX)).map(|((_, index), _)| *index);
-            let has_gaps = (0..).zip(blocks).any(|(wanted, index)| wanted != index);
+            let blocks = self.found.extents.range(rows::extents_of(ino)).map(|((_, span), _)| *span);
+            let mut end = 0;
+            let mut has_gap = |span: Span| span.start != std::mem::replace(&mut end, span.end());
+            let has_gaps = { blocks }.any(&mut has_gap);
             let zeros = if has_gaps { ", or zeros stand for lost blocks" } else { "" };
             let why = match proof {
                 Proof::Entry => "the hash of its entry proves that they are all of its content".into(),

@@ -36,7 +36,7 @@ fn row(pages: &Pages, cell: Cell) -> Option<InodeRow> {
 /// True if the row of an inode is found, and rows of blocks with all of its content.
 fn is_whole(pages: &Pages, found: &Found, ino: Ino) -> bool {
     let Some(row) = found.inodes.get(&ino).and_then(|(_, cell)| row(pages, *cell)) else { return false };
-    let own = found.extents.range((ino, 0)..=(ino, u64::MAX));
+    let own = found.extents.range(rows::extents_of(ino));
     let lengths = own.map(|(_, (_, block))| length(pages, found, *block)).sum::<u64>();
     let inline = row.inline.as_ref().map_or(0, |inline| inline.len() as u64);
     row.kind == Kind::Directory || lengths + inline == row.allocated
@@ -52,7 +52,7 @@ fn length(pages: &Pages, found: &Found, block: BlockId) -> u64 {
 /// Takes all rows of an inode, and those of its blocks that are lacking. What a block holds shows
 /// later which of its rows is right.
 fn take_inode(found: &mut Found, older: &Found, ino: Ino) {
-    let (extents, xattrs) = ((ino, 0)..=(ino, u64::MAX), (ino, Vec::new())..(ino.next(), Vec::new()));
+    let (extents, xattrs) = (rows::extents_of(ino), (ino, Vec::new())..(ino.next(), Vec::new()));
     found.damaged_inodes.remove(&ino);
     for key in found.extents.range(extents.clone()).map(|(key, _)| *key).collect::<Vec<_>>() {
         found.extents.remove(&key);

@@ -3,13 +3,16 @@
 
 use super::pages::{Cell, Layer, Look, Pages, Record, Value};
 use crate::batch::Counters;
-use crate::row::{BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Timestamp};
+use crate::row::{
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, OpNo, Place, Span, Timestamp,
+};
 use crate::sqlite::gap::VOLUME_PAGE;
 use crate::sqlite::inlined::Suspect;
 use crate::store::{BlockHome, Header, VolumeOptions};
 use crate::{FORMAT, Name, sums};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 use weft_block::Slice;
 use weft_digest::{Digest, Kind};
 
@@ -18,7 +21,7 @@ use weft_digest::{Digest, Kind};
 pub(super) struct Found {
     pub(super) inodes: BTreeMap<Ino, (i64, Cell)>,
     pub(super) names: BTreeMap<(Ino, Vec<u8>), (i64, Cell)>,
-    pub(super) extents: BTreeMap<(Ino, u64), (i64, BlockId)>,
+    pub(super) extents: BTreeMap<(Ino, Span), (i64, BlockId)>,
     pub(super) blocks: Copies,
     pub(super) bytes: Copies,
     pub(super) xattrs: BTreeMap<(Ino, Vec<u8>), (i64, Cell)>,
@@ -164,6 +167,12 @@ impl Found {
     }
 }
 
+/// The keys of all extents of an inode.
+pub(super) fn extents_of(ino: Ino) -> Range<(Ino, Span)> {
+    let first = Span { start: 0, length: 0 };
+    (ino, first)..(ino.next(), first)
+}
+
 /// Columns of a table of so many.
 fn of<const N: usize>(columns: &[Value]) -> Option<&[Value; N]> {
     columns.try_into().ok()
@@ -258,12 +267,13 @@ pub(super) fn xattr(columns: &[Value]) -> Option<(Ino, Name, Vec<u8>, i64, bool)
 
 /// A row of `extents`: its key and its block, with the commit that wrote it, and whether it is as
 /// written.
-fn extent(columns: &[Value]) -> Option<((Ino, u64), BlockId, i64, bool)> {
-    let [ino, index, block, since, sum] = of::<5>(columns)?;
-    let (ino, index, block) = (Ino(ino.unsigned()?), index.unsigned()?, block.unsigned()?);
+fn extent(columns: &[Value]) -> Option<((Ino, Span), BlockId, i64, bool)> {
+    let [ino, start, length, block, since, sum] = of::<6>(columns)?;
+    let (ino, block) = (Ino(ino.unsigned()?), block.unsigned()?);
+    let span = Span { start: start.unsigned()?, length: u32::try_from(length.unsigned()?).ok()? };
     let (since, sum) = (since.integer()?, sum.integer()?);
-    let holds = sums::extent(ino, index, block, number(since)) == sum;
-    Some(((ino, index), BlockId(block), since, holds))
+    let holds = sums::extent(ino, span, block, number(since)) == sum;
+    Some(((ino, span), BlockId(block), since, holds))
 }
 
 /// A row of `blocks`, with what verifies parts of the block, and whether it is as written.

@@ -17,8 +17,8 @@
 use super::Missing;
 use super::pages::{Cell, Pages};
 use super::rows::{self, Found};
-use crate::row::{Ino, InodeRow, NameRow};
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use crate::row::{Ino, InodeRow, NameRow, Span};
+use std::collections::{BTreeMap, BTreeSet};
 use weft_digest::{Digest, DirectoryHasher, Entry, Kind};
 
 /// Takes the rows that `found` lacks, and reports them.
@@ -125,7 +125,7 @@ impl Taker<'_> {
         for ino in files {
             let Some((row, _)) = self.live(ino) else { continue };
             let of = |found: &Found| {
-                let own = found.extents.range((ino, 0)..=(ino, u64::MAX));
+                let own = found.extents.range(rows::extents_of(ino));
                 own.map(|(key, row)| (*key, *row)).collect::<Vec<_>>()
             };
             let known = of(self.found);
@@ -134,8 +134,9 @@ impl Taker<'_> {
                 continue;
             }
             for (key, row) in of(self.spare) {
-                if let btree_map::Entry::Vacant(place) = self.found.extents.entry(key) {
-                    place.insert(row);
+                let is_free = |(_, span): &(Ino, Span)| !span.overlaps(&key.1);
+                if known.iter().all(|(key, _)| is_free(key)) {
+                    self.found.extents.insert(key, row);
                     taken += 1;
                 }
             }

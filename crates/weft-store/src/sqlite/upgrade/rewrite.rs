@@ -9,7 +9,8 @@ use super::super::read::unsigned;
 use super::super::scan::{Scan, go_on};
 use super::super::schema::{self, APPLICATION_ID};
 use super::super::sums::{self, ALL};
-use super::{NEW_TABLES, VERSION_TABLES, WITH_COUNTS, WITHOUT_SUMS, failed};
+use super::extents;
+use super::{NEW_TABLES, VERSION_TABLES, WITH_COUNTS, WITH_VERSIONS, WITHOUT_SUMS, failed};
 use crate::FORMAT;
 use crate::copies::sync_directory;
 use crate::digests::{Digester, ZeroValues};
@@ -128,9 +129,13 @@ fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progr
     run(&schema::statements())?;
     schema::make_views(&connection)?;
     let tables = tables(&connection, "main")?;
-    refuse_other_tables(&connection, &tables)?;
-    refuse_versions(&connection)?;
-    let is_copied = |table: &String| !NEW_TABLES.contains(&table.as_str()) && !VERSION_TABLES.contains(&table.as_str());
+    let has_versions = format >= WITH_VERSIONS;
+    refuse_other_tables(&connection, &tables, has_versions)?;
+    if !has_versions {
+        refuse_versions(&connection)?;
+    }
+    let is_of_versions = |table: &str| NEW_TABLES.contains(&table) || VERSION_TABLES.contains(&table);
+    let is_copied = |table: &String| has_versions || !is_of_versions(table);
     let tables = tables.into_iter().filter(is_copied).collect::<Vec<_>>();
     let total = tables.len() as u64;
     for (done, table) in (0..).zip(&tables) {
@@ -191,9 +196,10 @@ fn columns(connection: &Connection, table: &str, database: &str) -> Result<Vec<S
 }
 
 /// Refuses a database that lacks a table or has one that no Weft made, which would be lost.
-fn refuse_other_tables(connection: &Connection, tables_of_new: &[String]) -> Result<()> {
+fn refuse_other_tables(connection: &Connection, tables_of_new: &[String], has_versions: bool) -> Result<()> {
     let old = tables(connection, "old")?;
-    let is_missing = |table: &&String| !old.contains(table) && !NEW_TABLES.contains(&table.as_str());
+    let is_known = |table: &str| has_versions || !NEW_TABLES.contains(&table);
+    let is_missing = |table: &&String| !old.contains(table) && is_known(table);
     if let Some(table) = tables_of_new.iter().find(is_missing) {
         return Err(Error::Corrupt(format!("the database is damaged: its table {table} is missing")));
     }
@@ -219,6 +225,9 @@ fn refuse_versions(connection: &Connection) -> Result<()> {
 
 /// Copies the rows of `table`, of a database of `format`.
 fn copy(connection: &Connection, table: &str, format: u32) -> Result<()> {
+    if let Some(copy) = extents::copy(table, format) {
+        return connection.execute(&copy, ()).map(drop).map_err(failed);
+    }
     let old = columns(connection, table, "old")?;
     let (mut names, mut values) = (Vec::new(), Vec::new());
     for column in columns(connection, table, "main")? {
