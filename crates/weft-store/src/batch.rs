@@ -11,8 +11,8 @@ use weft_digest::{Digest, Hashed, Parts, Value};
 /// All that one commit changes. Applied as one transaction: all of it or nothing.
 ///
 /// A batch names each inode, each (parent, name) and each (inode, xattr name) at most once. Extents
-/// are changed in two steps: all `Clear`, then all `Put`. Those that are put do not overlap, and what
-/// overlaps one without lying inside it is cleared before.
+/// are changed in two steps: all `Clear`, then all `Put`. Those that are put do not overlap, and
+/// what overlaps one without lying inside it is cleared before.
 /// A removed inode appears in no other change.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {

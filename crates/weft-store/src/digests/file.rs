@@ -333,8 +333,8 @@ impl Tree<'_> {
         Ok(root(&self.with_zeros(&values, 0, length / 2)))
     }
 
-    /// The value of the block of an extent of `length` bytes at `position`: zeros follow it if it is
-    /// short.
+    /// The value of the block of an extent of `length` bytes at `position`: zeros follow a short
+    /// one.
     fn block(&self, position: u64, length: u64, block: &BlockRef) -> Result<Value> {
         let len = length.min(self.size - position);
         if block.value == ZERO || (block.base == position && u64::from(block.length) == len) {

@@ -37,7 +37,7 @@ macro_rules! extents {
     };
 }
 
-/// The same of several files, with the bytes of blocks in the first 128 KiB of each if they are short.
+/// The same of several files, with the bytes of short blocks in the first 128 KiB of each.
 macro_rules! extents_ahead {
     ($owner:literal) => {
         concat!(
@@ -51,7 +51,8 @@ macro_rules! extents_ahead {
 }
 
 /// Bytes that a file's blocks hold by its row, and those of blocks whose rows lie in it, with the
-/// blocks whose owner is $owner; of others the length is not known, and taken to be that of the extent.
+/// blocks whose owner is $owner; the length of others is not known, and taken to be that of the
+/// extent.
 macro_rules! missing_blocks {
     ($owner:literal) => {
         concat!(

@@ -45,7 +45,7 @@ const OLD_FORMATS: &[u32] = &[WITHOUT_SUMS, 5, WITH_COUNTS, WITH_VERSIONS];
 /// Tables that came with versions of rows.
 const NEW_TABLES: &[&str] = &["retention", "pins", "content_history"];
 
-/// Tables of versions of rows that all formats have; before those came, nothing was written to them.
+/// Tables of versions of rows that all formats have. Before format 7 nothing was written to them.
 const VERSION_TABLES: &[&str] = &["fileatt_history", "naming_history", "extents_history", "xattr_history"];
 
 /// Begins the header of each record in an intent log of format 3.

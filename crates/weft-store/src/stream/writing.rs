@@ -68,8 +68,8 @@ impl<'a> Pending<'a> {
         Ok(length)
     }
 
-    /// Puts the block that the file of inode `other` has at byte `at` into the file `row`, too. Returns
-    /// its length.
+    /// Puts the block that the file of inode `other` has at byte `at` into the file `row`, too.
+    /// Returns its length.
     pub(super) fn shared(&mut self, row: &InodeRow, span: Span, (other, at): (Ino, u64)) -> Result<u64> {
         self.flush()?;
         let there = match self.places.get(&(other, at)) {

@@ -186,7 +186,7 @@ pub fn has_what_the_old_program_wrote(store: &dyn Store) {
     assert_eq!(name(directory, "hard"), small.ino);
 }
 
-/// Asserts that the content which `tests/old-volumes` replaced is there as of a commit that is kept.
+/// Asserts that the content which `tests/old-volumes` replaced is there as of a kept commit.
 fn has_what_was_there_before(store: &dyn Store) {
     let (first, last) =
         (store.history().expect("readable").expect("kept").first, store.header().expect("readable").commit);
