@@ -38,6 +38,7 @@ mod salvage_logs;
 mod sample;
 mod scrubbing;
 mod shape;
+mod small_extents;
 mod space;
 mod sums;
 mod torn;
