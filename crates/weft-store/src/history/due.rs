@@ -86,14 +86,20 @@ fn thinned(
 }
 
 /// Returns [`History::first`] and the commits after it that `all` does not reach any more, with the
-/// one that held when its reach begins: the first ones of them, if they are many.
+/// one that held when its reach begins: the first ones of them, if they are many. If none of them
+/// changed the tree, `first` alone: to drop those gives nothing back and takes a commit, which would
+/// be dropped in turn, for ever, by a volume that nobody uses.
 fn dense(store: &dyn Store, rule: &Rule, history: &History, now: Timestamp) -> Result<Vec<(CommitNo, Timestamp)>> {
     // There is none before the earliest time.
     let horizon = Timestamp(i64::try_from(rule.dense().horizon(now)).unwrap_or(i64::MIN));
     let end = store.commit_at(horizon)?.map_or(history.first, |row| row.number.max(history.first));
     let count = (end.0 - history.first.0 + 1).min(COMMITS_MAX);
-    let commits = store.commits(history.first, usize::try_from(count).expect("few"))?;
-    Ok(commits.into_iter().filter(|row| row.number <= end).map(|row| (row.number, row.time)).collect())
+    let mut commits = store.commits(history.first, usize::try_from(count).expect("few"))?;
+    commits.retain(|row| row.number <= end);
+    if count < COMMITS_MAX && commits.windows(2).all(|pair| pair[0].op == pair[1].op) {
+        commits.truncate(1);
+    }
+    Ok(commits.into_iter().map(|row| (row.number, row.time)).collect())
 }
 
 #[cfg(test)]
