@@ -521,6 +521,13 @@ impl Maintenance for PostgresStore {
         // The server tells nobody what its disks hold.
         Ok(Space { bytes_total: SPACE_ASSUMED, bytes_free: SPACE_ASSUMED, bytes_reserved: 0 })
     }
+
+    fn make_room(&self) -> Result<bool> {
+        // What a failed commit had sent, and blocks that went, are dead rows. Autovacuum finds them
+        // in its own time, and each try until then would fill the disk anew.
+        self.reconnect()?.run("cannot make room", "VACUUM blocks")?;
+        Ok(true)
+    }
 }
 
 /// Bytes that a server is taken to have room for: a pebibyte.

@@ -245,6 +245,12 @@ pub trait Maintenance: Send + Sync {
     fn reclaim(&self) -> Result<Space> {
         self.space()
     }
+
+    /// Has room given back that rows of failed commits and rows that were replaced still take,
+    /// after a commit found none. True if the same commit may find some now.
+    fn make_room(&self) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// All that keeps a volume.

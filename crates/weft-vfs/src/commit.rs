@@ -37,10 +37,6 @@ const DURABLE_AFTER_SYNC: u64 = 8;
 /// Tries of one commit, when something is in its way each time.
 const CONFLICTS_MAX: u32 = 8;
 
-/// Tries that are left, this one included.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Tries(u32);
-
 /// Whoever has it commits.
 #[derive(Default)]
 pub(crate) struct CommitState {
@@ -48,6 +44,14 @@ pub(crate) struct CommitState {
     /// may still be working on it. It is retried unchanged before any other commit. If the first
     /// try succeeds after all, the result is the same.
     in_doubt: Option<(PendingCommit, Durability)>,
+}
+
+/// The outcome of a commit that was made.
+enum Stored {
+    /// All that was changed is stored.
+    All,
+    /// The same, but for what was written over damaged blocks.
+    WithoutDamaged,
 }
 
 impl Vfs {
@@ -317,19 +321,29 @@ impl Vfs {
     }
 
     fn try_hard(&self, turn: &mut CommitState, durability: Durability) -> Result<()> {
-        let mut result = self.try_commit(turn, durability, Tries(CONFLICTS_MAX));
-        for left in (1..CONFLICTS_MAX).rev() {
-            match &result {
-                Err(error) if error.is_conflict() => self.report("cannot commit; trying again", error),
-                Ok(()) | Err(_) => break,
+        let (mut conflicts, mut yields) = (1, 0);
+        let result = loop {
+            match self.try_commit(turn, durability) {
+                Ok(Stored::All) => break Ok(()),
+                Ok(Stored::WithoutDamaged) => break Err(ErrorKind::Corrupt.into()),
+                Err(error) if error.is_conflict() && conflicts < CONFLICTS_MAX => {
+                    self.report("cannot commit; trying again", &error);
+                    conflicts += 1;
+                }
+                Err(error) if error.kind() == ErrorKind::NoSpace && self.find_room(turn, yields) => yields += 1,
+                Err(error) => {
+                    self.state.lock().failure = Some(error.kind());
+                    self.commits_failed.fetch_add(1, Ordering::Relaxed);
+                    break Err(error);
+                }
             }
-            result = self.try_commit(turn, durability, Tries(left));
-        }
+        };
         self.after_commit(result.as_ref().err());
         result
     }
 
-    fn try_commit(&self, turn: &mut CommitState, durability: Durability, tries: Tries) -> Result<()> {
+    /// Tries once. Whoever waits for room goes on waiting if it fails.
+    fn try_commit(&self, turn: &mut CommitState, durability: Durability) -> Result<Stored> {
         let was_in_doubt = turn.in_doubt.is_some();
         let (mut pending, durability) = turn.in_doubt.take().unwrap_or_else(|| self.take_pending(durability));
         let stored = self.store_snapshot(&mut pending, durability);
@@ -357,7 +371,7 @@ impl Vfs {
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 replaced = pending.replaced();
-                if pending.damaged.is_empty() { Ok(()) } else { Err(ErrorKind::Corrupt.into()) }
+                Ok(if pending.damaged.is_empty() { Stored::All } else { Stored::WithoutDamaged })
             }
             Err(error) => {
                 // That one try fails says nothing of those before.
@@ -365,11 +379,6 @@ impl Vfs {
                     turn.in_doubt = Some((pending, durability));
                 } else {
                     state.tree.thaw(&pending);
-                }
-                // Whoever waits for room goes on waiting if there will be another try.
-                if tries == Tries(1) || !error.is_conflict() {
-                    state.failure = Some(error.kind());
-                    self.commits_failed.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error)
             }

@@ -5,6 +5,7 @@
 //! committed. Everything before it is committed first, durably: what it keeps is what was there
 //! when it was asked for.
 
+use super::CommitState;
 use crate::volume::Vfs;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -170,26 +171,58 @@ impl Vfs {
     /// if there was any.
     pub(crate) fn yield_history(&self) -> Result<bool> {
         let turn = self.committing.lock();
-        if turn.in_doubt.is_some() || self.needs_past() {
-            return Ok(false);
-        }
         let free = |vfs: &Vfs| Ok::<_, Error>(vfs.store.space()?.bytes_free);
         let before = free(self)?;
         for round in 0..YIELDS_MAX {
-            let changes = yielding(&*self.store)?;
-            if changes.is_empty() {
+            if !self.yield_some(&turn, round)? {
                 return Ok(round > 0);
             }
-            if round == 0 {
-                tracing::warn!("there is no room left: the oldest history goes, to make room for the present");
-            }
-            let header = self.store.header()?;
-            self.commit_history(&header, self.commit_time(), changes)?;
-            self.store.reclaim()?;
             if free(self)?.saturating_sub(before) >= YIELDED_ENOUGH {
                 break;
             }
         }
         Ok(true)
+    }
+
+    /// Has some of that history go; true if there was any. `round` is how often it did so already
+    /// for the same reason.
+    fn yield_some(&self, turn: &CommitState, round: usize) -> Result<bool> {
+        if turn.in_doubt.is_some() || self.needs_past() {
+            return Ok(false);
+        }
+        let changes = yielding(&*self.store)?;
+        if changes.is_empty() {
+            return Ok(false);
+        }
+        if round == 0 {
+            tracing::warn!("there is no room left: the oldest history goes, to make room for the present");
+        }
+        let header = self.store.header()?;
+        self.commit_history(&header, self.commit_time(), changes)?;
+        self.store.reclaim()?;
+        Ok(true)
+    }
+
+    /// Makes room after a try of a commit found none, the try number `tried` from 0 on; true if
+    /// another one may find some. History yields where the storage itself has nothing to give back.
+    pub(super) fn find_room(&self, turn: &CommitState, tried: usize) -> bool {
+        if turn.in_doubt.is_some() || tried > YIELDS_MAX {
+            return false;
+        }
+        let is_made = |result: Result<bool>| {
+            result.unwrap_or_else(|error| {
+                self.report("cannot make room", &error);
+                false
+            })
+        };
+        let make_room = || is_made(self.store.make_room().map_err(Error::from));
+        if tried == 0 && make_room() {
+            return true;
+        }
+        let has_yielded = is_made(self.yield_some(turn, tried));
+        if has_yielded {
+            make_room();
+        }
+        has_yielded
     }
 }
