@@ -49,6 +49,8 @@ pub enum Outcome {
 pub enum Subject {
     /// Bytes of a file: only a copy of them can make that good.
     Bytes,
+    /// Bytes that earlier commits alone have.
+    Past,
     /// A segment file that is lost, and with it bytes of the files that other findings name.
     SegmentFile,
     /// Other findings: it advises on them, and is no damage of its own.

@@ -106,8 +106,15 @@ pub(super) fn print_verdict(location: &Location, verdict: &str) {
 
 /// Adds the remedy to the first segment file that is lost.
 pub(super) fn advise_on_segments(findings: &mut [Finding], mounted: Option<&Path>) {
+    let in_the_past_alone = !findings.iter().any(|finding| finding.subject == Subject::Bytes)
+        && findings.iter().any(|finding| finding.subject == Subject::Past);
     let Some(first) = findings.iter_mut().find(|finding| finding.subject == Subject::SegmentFile) else { return };
     first.what.push_str(match mounted {
+        None if in_the_past_alone => {
+            ": put it back from a copy; without one 'weft mount --accept-loss VOLUME DIRECTORY' goes on without the \
+             blocks in it, which no file has any more; there 'weft history forget' gives up the past of those below, \
+             or it goes by the rule"
+        }
         None => {
             ": put it back from a copy; without one 'weft mount --accept-loss VOLUME DIRECTORY' goes on without the \
              blocks in it, and intact files can be copied over those below there"
@@ -131,17 +138,25 @@ enum Advice {
 const REPAIR: &str = "'weft check --repair VOLUME' repairs what can be";
 const REPAIR_UNMOUNTED: &str = "once it is unmounted, 'weft check --repair VOLUME' repairs what can be";
 
+/// The remedy for bytes that only earlier commits have.
+const OF_THE_PAST: &str = "nothing brings back what only the past had: it goes when history drops those commits, or at \
+                           once by 'weft history forget'";
+
 fn advice(findings: &[Finding], mounted: Option<&Path>) -> Advice {
     let damaged = findings.iter().filter(|finding| finding.outcome == Outcome::Damaged).collect::<Vec<_>>();
     if damaged.iter().any(|finding| is_advised(finding)) {
         return Advice::Finding;
     }
     let repair = if mounted.is_some() { REPAIR_UNMOUNTED } else { REPAIR };
-    let Some(first) = damaged.iter().find(|finding| finding.subject == Subject::Bytes) else {
-        return Advice::Repair(repair, None);
+    let of = |subject| damaged.iter().find(|finding| finding.subject == subject);
+    let remedy = match (of(Subject::Bytes), of(Subject::Past)) {
+        (Some(first), _) => from_a_copy(first.path.as_deref().unwrap_or_default(), mounted),
+        (None, Some(_)) => OF_THE_PAST.into(),
+        (None, None) => return Advice::Repair(repair, None),
     };
-    let remedy = from_a_copy(first.path.as_deref().unwrap_or_default(), mounted);
-    match damaged.iter().all(|finding| matches!(finding.subject, Subject::Bytes | Subject::SegmentFile)) {
+    let is_of_bytes =
+        |finding: &&Finding| matches!(finding.subject, Subject::Bytes | Subject::Past | Subject::SegmentFile);
+    match damaged.iter().all(is_of_bytes) {
         true => Advice::Bytes(remedy),
         false => Advice::Repair(repair, Some(remedy)),
     }

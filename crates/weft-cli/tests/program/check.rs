@@ -10,7 +10,7 @@ fn filled(place: &Place, blocks: &str) {
     let bytes: Vec<u8> = (0..300_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     std::fs::write(from.join("big"), bytes).unwrap();
     std::fs::write(from.join("small"), "small").unwrap();
-    place.weft(&["init", "v", "--blocks", blocks]).well();
+    place.weft(&["init", "--history", "off", "v", "--blocks", blocks]).well();
     place.weft(&["import", "from", "v"]).well();
 }
 
@@ -56,6 +56,30 @@ fn damaged_bytes_are_found_and_named_by_path() {
     let summary = place.weft(&["convert", "v", "w", "--blocks", "database", "--json"]).partly();
     assert_eq!((&summary["complete"], &summary["findings"][0]["path"]), (&false.into(), &"/big".into()));
     assert!(!place.path("w").exists() && !place.path("w.unfinished").exists());
+}
+
+/// Blocks that only the past has are told together, and how to be rid of them.
+#[test]
+fn a_missing_segment_file_that_the_past_alone_needs_is_given_up_by_forgetting_it() {
+    let Some(place) = Place::to_mount() else { return };
+    filled(&place, "segments");
+    place.weft(&["history", "set", "v", "all 1d"]).well();
+    let mounted = place.directory("m");
+    std::fs::write(place.path("from/big"), vec![3; 1_200_000]).unwrap();
+    place.weft(&["import", "--overwrite", "from", "v"]).well();
+    std::fs::remove_file(first_segment(&place)).unwrap();
+    place.weft(&["mount", "--accept-loss", "v", "m"]).well();
+    std::fs::write(mounted.join("big"), vec![4; 1_200_000]).unwrap();
+    place.umount();
+    let said = place.weft(&["check", "v"]);
+    let lines: Vec<_> = said.out.lines().collect();
+    assert!(said.code == 1 && lines[0].contains("'weft history forget' gives up the past"), "{said:?}");
+    let told = lines.iter().filter(|line| line.starts_with("/big: as of commits ")).count();
+    assert!((1..=3).contains(&told) && lines.len() == told + 2, "{said:?}");
+    place.weft(&["mount", "--accept-loss", "v", "m"]).well();
+    place.weft(&["history", "forget", "m/big"]).well();
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
 }
 
 /// The advice is followed: intact files are copied over, and the volume is whole.

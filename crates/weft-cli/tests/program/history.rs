@@ -172,7 +172,7 @@ fn the_log_is_limited_to_a_moment_and_its_times_name_the_commits_again() {
 #[test]
 fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
     let place = Place::new();
-    place.weft(&["init", "v"]).well();
+    place.weft(&["init", "--history", "off", "v"]).well();
     assert_eq!(place.weft(&["history", "v"]).well(), "rule        off\n");
     assert!(place.weft(&["history", "--json", "v"]).json()["rule"].is_null());
     place.weft(&["export", "--at", "now", "v", "x"]).could_not(&["keeps no history", "'weft history set'"]);
@@ -193,7 +193,9 @@ fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
 #[test]
 fn a_volume_whose_history_was_set_after_a_crash_has_lost_nothing() {
     let Some(place) = Place::to_mount() else { return };
-    let directory = place.mounted();
+    place.weft(&["init", "--history", "off", "v"]).well();
+    let directory = place.directory("m");
+    place.mount();
     std::fs::write(directory.join("file"), "first").unwrap();
     crate::place::write_synced(&directory.join("synced"), b"synced");
     place.kill("v/lock");
@@ -236,7 +238,7 @@ fn moments_that_make_no_sense_are_refused_with_the_reason() {
 #[test]
 fn snapshots_are_made_of_a_busy_mount_and_stay_until_they_are_deleted() {
     let Some(place) = Place::to_mount() else { return };
-    place.weft(&["init", "v"]).well();
+    place.weft(&["init", "--history", "off", "v"]).well();
     let directory = place.directory("m");
     place.mount();
     place.weft(&["snapshot", "create", "m", "early"]).fails_with("keeps no history");
@@ -290,6 +292,7 @@ fn damage_of_what_a_snapshot_alone_has_is_told_with_the_commits() {
     for command in [&["check", "--read-data", "v"][..], &["scrub", "v"]] {
         let said = place.weft(command);
         assert!(said.code == 1 && said.out.contains("as of commits"), "{command:?}: {said:?}");
+        assert!(said.out.contains("by 'weft history forget'") && !said.out.contains("cp -a"), "{said:?}");
     }
     place.weft(&["export", "--at", "kept", "v", "then"]).fails_with("old");
 }

@@ -22,7 +22,6 @@ mod parts;
 mod rules;
 mod survey;
 
-pub(super) use blocks::damaged_in_the_past;
 pub(super) use damaged::{Offender, give_up_attributes};
 pub(super) use moments::newest;
 pub(super) use survey::{path_of, refuse_damage, refuse_damaged_rows, survey};

@@ -77,8 +77,53 @@ impl DamagedRange {
     fn told(&self) -> String {
         let DamagedRange { bytes, block, others, why } = self;
         let (first, last) = (bytes.start, bytes.end - 1);
-        let others = if *others == 0 { String::new() } else { format!(" (and {others} more after it)") };
-        format!("bytes {first} to {last} are damaged: block {block} {why}{others}")
+        format!("bytes {first} to {last} are damaged: {}", of_blocks(*block, *others, why))
+    }
+}
+
+/// Words for `block`, which is damaged, and `others` after it, for the same reason.
+fn of_blocks(block: i64, others: usize, why: &str) -> String {
+    let others = if others == 0 { String::new() } else { format!(" (and {others} more after it)") };
+    format!("block {block} {why}{others}")
+}
+
+/// Damaged blocks that earlier commits alone have, as they are found: inode by inode, each from its
+/// first version to its last.
+#[derive(Default)]
+pub(super) struct DamagedPast {
+    versions: Vec<DamagedVersions>,
+}
+
+/// Blocks of a file that came and went with the same commits.
+struct DamagedVersions {
+    ino: i64,
+    /// Commits that have them.
+    commits: Range<i64>,
+    /// The first block.
+    block: i64,
+    /// Blocks after that.
+    others: usize,
+    why: String,
+}
+
+impl DamagedPast {
+    /// Adds `block`, which file `ino` has as of `commits`, and the reason.
+    pub(super) fn add(&mut self, ino: i64, commits: Range<i64>, block: i64, why: &str) {
+        match self.versions.last_mut() {
+            Some(last) if last.ino == ino && last.commits == commits && last.why == why => last.others += 1,
+            _ => self.versions.push(DamagedVersions { ino, commits, block, others: 0, why: why.into() }),
+        }
+    }
+
+    /// The findings; `path` tells that of an inode.
+    pub(super) fn findings(self, path: impl Fn(i64) -> Result<Vec<u8>>) -> Result<Vec<Finding>> {
+        let finding = |version: DamagedVersions| {
+            let (first, last) = (version.commits.start, version.commits.end - 1);
+            let blocks = of_blocks(version.block, version.others, &version.why);
+            let what = format!("as of commits {first} to {last}, and only then: {blocks}");
+            Ok(Finding::new(Some(path(version.ino)?), what, Outcome::Damaged).about(Subject::Past))
+        };
+        self.versions.into_iter().map(finding).collect()
     }
 }
 

@@ -8,8 +8,8 @@
 mod files;
 
 use super::blocks::{bytes_at_place, run_of};
-use super::check::{Offender, damaged_in_the_past, path_of, survey};
-use super::damaged_bytes::{DamagedBytes, LOST, PAST_END};
+use super::check::{Offender, path_of, survey};
+use super::damaged_bytes::{DamagedBytes, DamagedPast, LOST, PAST_END};
 use super::digests::Rows;
 use super::lost_segments;
 use super::open::{Beside, read_header};
@@ -188,17 +188,17 @@ impl Scrub<'_> {
                    WHERE NOT EXISTS (SELECT 1 FROM extents x WHERE x.block = e.block) ORDER BY ino, since, start";
         let mut statement = self.connection.prepare(all).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
-        let mut findings = Vec::new();
+        let mut past = DamagedPast::default();
         while let Some(row) = rows.next().map_err(failed)? {
             let number = |column| row.get::<_, i64>(column).map_err(failed);
             let block = number(3)?;
             if damaged.contains(&BlockId(block.unsigned_abs())) {
                 let found = self.block(BlockId(block.unsigned_abs())).ok().flatten();
                 let why = found.map_or(OTHER_BYTES, |row| self.why(&row));
-                findings.push(damaged_in_the_past(number(0)?, (number(1)?, number(2)?), block, why));
+                past.add(number(0)?, number(1)?..number(2)?, block, why);
             }
         }
-        Ok(findings)
+        past.findings(|ino| self.path(Ino(ino.unsigned_abs())))
     }
 
     /// The reason that the bytes of a block are not those that were written.

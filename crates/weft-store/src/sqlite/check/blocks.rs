@@ -4,10 +4,9 @@ use super::rules::{Rule, rule};
 use super::{Checker, Progress, failed};
 use crate::Error;
 use crate::error::{ErrorKind, Result};
-use crate::finding::{Finding, Subject};
 use crate::row::{BlockRef, Place};
 use crate::sqlite::blocks::bytes_at_place;
-use crate::sqlite::damaged_bytes::{DamagedBytes, LOST, PAST_END};
+use crate::sqlite::damaged_bytes::{DamagedBytes, DamagedPast, LOST, PAST_END};
 use crate::sqlite::lost_segments;
 use crate::sqlite::read::{self, sql, unsigned};
 use crate::sqlite::segments::Segments;
@@ -80,13 +79,6 @@ const MISSING_BYTES: &str = "INSERT INTO bad SELECT b.id, CASE WHEN y.id IS NULL
     ELSE 'has another length than its row says' END FROM blocks b LEFT JOIN block_bytes y ON y.id = b.id \
     WHERE b.segment IS NULL AND (y.id IS NULL OR typeof(y.bytes) <> 'blob' OR length(y.bytes) <> b.length)";
 
-/// Tells of a damaged block that inode `ino` had from a commit on until another one alone.
-pub(in crate::sqlite) fn damaged_in_the_past(ino: i64, (since, until): (i64, i64), block: i64, why: &str) -> Finding {
-    let last = until - 1;
-    let what = format!("block {block} {why}; inode {ino} has it as of commits {since} to {last} alone");
-    Finding::damage(what).about(Subject::Bytes)
-}
-
 /// Blocks verified between two reports of progress.
 const REPORTED: u64 = 256;
 
@@ -132,13 +124,18 @@ impl Checker<'_> {
 
     /// Damaged blocks that earlier commits alone have.
     fn past_files(&mut self) -> Result<()> {
-        let mut statement = self.connection.prepare(PAST_FILES).map_err(failed)?;
-        let read = |row: &rusqlite::Row<'_>| {
-            let held = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
-            Ok(damaged_in_the_past(row.get(0)?, held, row.get(3)?, &row.get::<_, String>(4)?))
-        };
-        let rows = statement.query_map((), read).map_err(failed)?;
-        self.findings.extend(rows.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?);
+        let mut damaged = DamagedPast::default();
+        {
+            let mut statement = self.connection.prepare(PAST_FILES).map_err(failed)?;
+            let mut rows = statement.query(()).map_err(failed)?;
+            while let Some(row) = rows.next().map_err(failed)? {
+                let number = |column| row.get::<_, i64>(column).map_err(failed);
+                let why = row.get::<_, String>(4).map_err(failed)?;
+                damaged.add(number(0)?, number(1)?..number(2)?, number(3)?, &why);
+            }
+        }
+        let findings = damaged.findings(|ino| self.path(ino, None))?;
+        self.findings.extend(findings);
         Ok(())
     }
 
