@@ -494,9 +494,8 @@ pub struct Init {
     /// Keep no digests of files and directories
     #[arg(long)]
     pub no_digests: bool,
-    /// Keep earlier commits by this rule, such as 'all 1d, hourly 7d, daily 30d'; or off. 'weft
-    /// history set' changes it
-    #[arg(long, value_name = "RULE", default_value = "off")]
+    /// Keep earlier commits by this rule, or none with 'off'. 'weft history set' changes it
+    #[arg(long, value_name = "RULE", default_value = history::KEEP)]
     pub history: Keeping,
     /// Those who may read the past where its rights let them: all, the owner of each file, or root
     #[arg(long, value_name = "WHOM", value_parser = history::readers)]

@@ -5,7 +5,8 @@ Examples:
     weft init photos.weft
     weft init --blocks database notes.weft
     weft init --block-size 16K --size-max 100G databases.weft
-    weft init --history 'all 1d, hourly 7d, daily 30d' documents.weft
+    weft init --history 'all 7d, daily 1y' documents.weft
+    weft init --history off scratch.weft
     weft init 'postgres:///files?schema=photos'";
 
 pub const MOUNT: &str = "\

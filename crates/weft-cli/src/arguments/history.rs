@@ -167,6 +167,9 @@ impl FromStr for Span {
     }
 }
 
+/// The rule that a new volume keeps history by, unless another one is named.
+pub const KEEP: &str = "all 1d, hourly 7d, daily 30d";
+
 /// A rule of history, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keeping {

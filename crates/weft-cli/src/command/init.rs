@@ -50,5 +50,8 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
     }
     let name = shown::message(&location.to_string());
     outln!("made {name}; mount it with: weft mount {} DIRECTORY", shown::location(&location));
+    if let Keeping::By(rule) = &arguments.history {
+        outln!("it keeps history: {rule}; every directory has its past in .weft/at/");
+    }
     Ok(ExitCode::SUCCESS)
 }

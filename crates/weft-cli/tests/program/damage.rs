@@ -31,7 +31,7 @@ fn older_content_put_back_stays_damage_until_it_is_given_up() {
         return eprintln!("SKIPPED older_content_put_back_stays_damage_until_it_is_given_up: needs sqlite3");
     }
     let mounted = place.directory("m");
-    place.weft(&["init", "v", "--blocks", "database"]).well();
+    place.weft(&["init", "--history", "off", "v", "--blocks", "database"]).well();
     let put = |byte: u8| {
         place.mount();
         fs::write(mounted.join("big"), vec![byte; 200_000]).unwrap();

@@ -211,7 +211,7 @@ fn an_import_that_is_repeated_keeps_what_is_there() {
 fn a_damaged_file_is_replaced_by_its_original() {
     let place = Place::new();
     std::fs::write(place.directory("from").join("file"), [7; 100_000]).unwrap();
-    place.weft(&["init", "v"]).well();
+    place.weft(&["init", "--history", "off", "v"]).well();
     place.weft(&["import", "from", "v"]).well();
     crate::export::damage(&place);
     let said = place.weft(&["import", "--json", "from", "v"]);

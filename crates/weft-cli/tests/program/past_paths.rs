@@ -93,7 +93,7 @@ fn each_kept_change_of_a_file_is_listed_whatever_it_was_called() {
 #[test]
 fn an_entry_of_the_same_name_wins_and_the_name_can_be_another_or_none() {
     let Some(place) = Place::to_mount() else { return };
-    place.weft(&["init", "v"]).well();
+    place.weft(&["init", "--history", "off", "v"]).well();
     place.directory("m");
     place.mount();
     place.sh("mkdir -p own/.weft other && touch own/.weft/mine && ! ls other/.weft 2>/dev/null").well();

@@ -156,7 +156,7 @@ fn a_volume_of_postgresql_gets_another_layout() {
     let cluster = Cluster::shared();
     let Some(place) = Place::to_mount() else { return };
     let url = cluster.url();
-    place.weft(&["init", "--layout", "hybrid=64K", &url]).well();
+    place.weft(&["init", "--history", "off", "--layout", "hybrid=64K", &url]).well();
     let mounted = place.directory("m");
     let own_tables = || {
         let tables = "information_schema.tables WHERE table_name LIKE 'blocks#_of#_%' ESCAPE '#'";

@@ -164,7 +164,7 @@ fn snapshots_come_along() {
 #[test]
 fn a_volume_without_history_is_sent_while_nobody_uses_it() {
     let Some(place) = Place::to_mount() else { return };
-    place.weft(&["init", "v"]).well();
+    place.weft(&["init", "--history", "off", "v"]).well();
     let directory = place.directory("m");
     place.mount();
     fs::write(directory.join("file"), "text").unwrap();
