@@ -19,6 +19,7 @@ SESSION = [
     "zstd -q server.log -o files/log.zst",
     "weft link files/log.zst files/errors -n 'zstd -d | grep ERROR'",
     "head -2 files/errors",
+    "rm -r files/source && weft undelete files/source",
     "weft umount files",
     "weft check --read-data photos.weft",
     "sqlite3 photos.weft/meta.sqlite 'SELECT path, size FROM files ORDER BY size DESC LIMIT 3'",
