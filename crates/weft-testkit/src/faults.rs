@@ -353,6 +353,14 @@ impl Maintenance for CrashStore {
         let bytes_free = self.bytes_free.load(Ordering::Relaxed);
         Ok(Space { bytes_free, ..self.live.space()? })
     }
+
+    fn is_remote(&self) -> bool {
+        self.live.is_remote()
+    }
+
+    fn make_room(&self) -> Result<bool> {
+        self.live.make_room()
+    }
 }
 
 /// A commit whose steps fail on demand.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use weft_digest::Digest;
 use weft_store::log::IntentLog;
 use weft_store::parts::store_in_parts;
-use weft_store::{At, BlockHome, CommitNo, ErrorKind as StoreErrorKind, RowStore, VolumeOptions};
+use weft_store::{At, BlockHome, CommitNo, ErrorKind as StoreErrorKind, PastStore, RowStore, VolumeOptions};
 use weft_vfs::{AtimePolicy, Caller, Ino, Kind, ManualClock, OpNo, Options, Vfs};
 
 mod operate;
@@ -59,6 +59,8 @@ pub struct Driver {
     synced: OpNo,
     /// Models and digests of the root at commits that are kept, if history is.
     kept: Option<BTreeMap<CommitNo, (Model, Option<Digest>)>>,
+    /// True if the store was said to have no room for a while.
+    was_full: bool,
     /// Number of the next time that blocks are stored in parts, if they are.
     parts: Option<u64>,
 }
@@ -92,6 +94,7 @@ impl Driver {
             past,
             synced: OpNo(0),
             kept: None,
+            was_full: false,
             parts: None,
         }
     }
@@ -172,6 +175,18 @@ impl Driver {
 
     /// Takes one step; tells the first thing that is wrong.
     pub fn step(&mut self, step: &Step) -> Result<(), String> {
+        self.take(step)?;
+        if self.was_full
+            && let Some(kept) = &mut self.kept
+            && let Ok(Some(history)) = self.store.history()
+        {
+            // The oldest history has made room.
+            kept.retain(|commit, _| *commit >= history.first);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Do(operation) => self.operate(operation),
             Step::Compare => self.compare(),
@@ -226,7 +241,8 @@ impl Driver {
     }
 
     /// Makes these calls of the store fail from now on.
-    pub fn fail(&self, faults: Faults) {
+    pub fn fail(&mut self, faults: Faults) {
+        self.was_full |= faults.kind == StoreErrorKind::Full;
         self.store.set_faults(faults);
     }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use weft_store::log::{IntentLog, Sync};
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    Batch, CommitStore, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, RowStore, VolumeOptions,
+    Batch, CommitStore, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, PastStore, RowStore,
+    VolumeOptions,
 };
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
 use weft_vfs::{Caller, ErrorKind, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, Vfs};
@@ -199,6 +200,31 @@ fn writers_that_find_memory_full_fail_as_the_commits_do_and_go_on_when_these_suc
         vfs.write(ino, written, &[8; 4096], false).expect("there is room again");
     }
     vfs.close().expect("closed");
+}
+
+/// Where the place says that there is room, a commit that found none lets history be.
+#[test]
+fn history_makes_room_for_a_commit_that_found_none() {
+    for (bytes_free, has_yielded) in [(0, true), (u64::MAX / 2, false)] {
+        let store = store();
+        let vfs = open(&store, None, options());
+        vfs.keep_history("all forever", None).expect("kept");
+        let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+        for round in 0..20 {
+            vfs.write(ino, 0, &[round; 10_000], false).expect("written");
+            vfs.sync().expect("committed");
+        }
+        let first = |store: &CrashStore| store.history().expect("readable").expect("kept").first;
+        let before = first(&store);
+        vfs.write(ino, 0, &[99; 10_000], false).expect("written");
+        store.set_bytes_free(bytes_free);
+        store.set_faults(Faults { count: 1, ..commits_fail(StoreErrorKind::Full) });
+        assert_eq!(vfs.sync().is_ok(), has_yielded);
+        assert_eq!(first(&store) > before, has_yielded);
+        assert_eq!(store.faults_met(), 1);
+        vfs.sync().expect("committed");
+        assert_eq!(vfs.read(ino, 0, 4).expect("read").to_vec(), [99; 4]);
+    }
 }
 
 #[test]

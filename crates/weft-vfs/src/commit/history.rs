@@ -203,8 +203,17 @@ impl Vfs {
         Ok(true)
     }
 
+    /// True if the storage has no room for what is changed, or tells nobody.
+    fn is_short_of_room(&self) -> bool {
+        let Ok(space) = self.store.space() else { return false };
+        let mut state = self.state.lock();
+        state.space_free = space.bytes_free;
+        self.store.is_remote() || state.may_allocate(0).is_err()
+    }
+
     /// Makes room after a try of a commit found none, the try number `tried` from 0 on; true if
-    /// another one may find some. History yields where the storage itself has nothing to give back.
+    /// another one may find some. History yields where the storage itself has nothing to give back,
+    /// unless there is room by what it tells: then it was something else, and passes.
     pub(super) fn find_room(&self, turn: &CommitState, tried: usize) -> bool {
         if turn.in_doubt.is_some() || tried > YIELDS_MAX {
             return false;
@@ -219,7 +228,7 @@ impl Vfs {
         if tried == 0 && make_room() {
             return true;
         }
-        let has_yielded = is_made(self.yield_some(turn, tried));
+        let has_yielded = self.is_short_of_room() && is_made(self.yield_some(turn, tried));
         if has_yielded {
             make_room();
         }
