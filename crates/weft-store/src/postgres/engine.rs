@@ -1,7 +1,7 @@
 //! The engine of volumes in PostgreSQL.
 
 use super::address::Address;
-use super::{check, open, unfinished, upgrade, waiting};
+use super::{PostgresStore, check, open, unfinished, upgrade, waiting};
 use crate::engine::{Begun, Engine, OpenOptions, Opened};
 use crate::error::Result;
 use crate::finding::{CheckOptions, Finding, Outcome, Progress, Repair};
@@ -9,6 +9,7 @@ use crate::row::{CommitRow, Timestamp};
 use crate::store::{Header, VolumeOptions};
 use crate::upgrade::{Upgrade, Upgraded};
 use crate::waiting::Waiting;
+use std::sync::Arc;
 
 /// The volume in the schema of an address.
 pub(crate) struct VolumeSchema<'a>(pub(crate) &'a Address);
@@ -24,12 +25,11 @@ impl Engine for VolumeSchema<'_> {
 
     fn begin(&self, options: &VolumeOptions, time: Timestamp) -> Result<Begun> {
         let had_place = unfinished::has_schema(self.0)?;
-        open::create(self.0, options, (0, 0), time)?;
-        let purpose = "receiving a stream".into();
-        let opened = self.open(OpenOptions { purpose, ..OpenOptions::default() });
-        let marked = opened.and_then(|opened| unfinished::mark(self.0).map(|()| opened));
-        let opened = marked.inspect_err(|_| drop(self.discard(had_place)))?;
-        Ok(Begun { opened, had_place })
+        // From its first moment on nobody else opens it, so that it is ours to remove.
+        open::create_as(unfinished::UNFINISHED, self.0, options, (0, 0), time)?;
+        let hold = OpenOptions { purpose: "receiving a stream".into(), ..OpenOptions::default() };
+        let store = open::open_unfinished(self.0, &hold).inspect_err(|_| drop(self.discard(had_place)))?;
+        Ok(Begun { opened: opened(store), had_place })
     }
 
     fn finish(&self) -> Result<()> {
@@ -41,9 +41,7 @@ impl Engine for VolumeSchema<'_> {
     }
 
     fn open(&self, options: OpenOptions) -> Result<Opened> {
-        let store = open::open(self.0, options)?;
-        let log = Some(Box::new(store.intents()) as _);
-        Ok(Opened { store, layout: None, log, set_aside: Vec::new(), given_up: Vec::new() })
+        Ok(opened(open::open(self.0, options)?))
     }
 
     fn open_beside(&self, options: OpenOptions) -> Result<Opened> {
@@ -80,4 +78,10 @@ impl Engine for VolumeSchema<'_> {
     fn size(&self) -> Result<Option<u64>> {
         open::size(self.0)
     }
+}
+
+/// A volume that is open, with its intent log.
+fn opened(store: Arc<PostgresStore>) -> Opened {
+    let log = Some(Box::new(store.intents()) as _);
+    Opened { store, layout: None, log, set_aside: Vec::new(), given_up: Vec::new() }
 }

@@ -115,6 +115,17 @@ fn make_schema(connection: &mut Connection, address: &Address) -> Result<()> {
 /// `owner` (user, group) with permissions 0755, made by commit 1 at `time`. Leaves nothing behind
 /// if it fails.
 pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
+    create_as(FORMAT, address, options, owner, time)
+}
+
+/// The same of a volume that says that it has `format`.
+pub(super) fn create_as(
+    format: u32,
+    address: &Address,
+    options: &VolumeOptions,
+    owner: (u32, u32),
+    time: Timestamp,
+) -> Result<()> {
     options.check()?;
     let connector = Connector::new(address);
     let mut connection = connector.connect()?;
@@ -154,7 +165,7 @@ pub fn create(address: &Address, options: &VolumeOptions, owner: (u32, u32), tim
          number, op, next_id, next_block, epoch, bytes_used, inodes_used, sum) \
          VALUES (1, $1, $2, $3, $4, $5, $6, $7, $8, $9, 1, 0, 16, 1, 0, 0, 1, $10)",
         vec![
-            Box::new(i64::from(FORMAT)),
+            Box::new(i64::from(format)),
             Box::new(time.0),
             Box::new(uuid.to_vec()),
             Box::new(i64::from(options.block_size)),
@@ -233,14 +244,19 @@ pub(super) fn connect(address: &Address) -> Result<Connection> {
 /// Connects to the volume at `address`, which somebody else may hold, and reads its header. From
 /// then on the connection reads no other volume.
 pub(super) fn look(address: &Address) -> Result<(Connection, Header)> {
+    look_for(FORMAT, address)
+}
+
+/// The same of a volume that says that it has the format `wanted`.
+fn look_for(wanted: u32, address: &Address) -> Result<(Connection, Header)> {
     let connector = Connector::new(address);
     let mut connection = connector.connect()?;
     settings::refuse_pooled(&mut connection, &connector)?;
     let format = format(address, &mut connection)?;
-    if format == unfinished::UNFINISHED {
+    if format != wanted && format == unfinished::UNFINISHED {
         return Err(unfinished::refusal(address));
     }
-    if format != FORMAT {
+    if format != wanted {
         let advice = if format > FORMAT { "use a newer weft" } else { "'weft upgrade' brings it up" };
         return Err(Error::Unusable(format!("{address} has format {format}, this program reads {FORMAT}; {advice}")));
     }
@@ -310,13 +326,22 @@ fn refuse_older_row(connection: &mut Connection, header: &Header) -> Result<()> 
 
 /// Takes hold of the volume at `address`, which lasts until the store is dropped.
 pub fn open(address: &Address, options: OpenOptions) -> Result<Arc<PostgresStore>> {
-    let (lease, connector) = hold(address, &options)?;
+    open_held(hold(address, &options)?, &options)
+}
+
+/// The same of a volume that is being received, which nobody else opens.
+pub(super) fn open_unfinished(address: &Address, options: &OpenOptions) -> Result<Arc<PostgresStore>> {
+    let (connection, _) = look_for(unfinished::UNFINISHED, address)?;
+    open_held(hold_any(connection, address, options)?, options)
+}
+
+fn open_held((lease, connector): (Lease, Connector), options: &OpenOptions) -> Result<Arc<PostgresStore>> {
     let mut connection = connector.connect()?;
     shape::refuse_to_write(&mut connection)?;
     // What the last holder did is all there now.
     let header = read::header(&mut connection)?;
     refuse_older_row(&mut connection, &header)?;
-    store(connection, header, connector, Some(lease), &options)
+    store(connection, header, connector, Some(lease), options)
 }
 
 /// Opens the volume at `address` to read what it has committed, beside the process that holds it,

@@ -2,7 +2,6 @@
 
 use super::FORMAT;
 use super::address::Address;
-use super::connection::Connection;
 use super::{open, read};
 use crate::error::{Error, Result};
 
@@ -18,22 +17,13 @@ pub(super) fn has_schema(address: &Address) -> Result<bool> {
     Ok(!connection.query(WHAT, there, vec![Box::new(address.schema.clone())])?.is_empty())
 }
 
-/// Has nobody open the volume at `address`, until [`finish`].
-pub(super) fn mark(address: &Address) -> Result<()> {
-    set(&mut open::connect(address)?, UNFINISHED)
-}
-
-/// Has all be able to open the volume at `address` that was marked so.
+/// Has all be able to open the volume at `address`, which was being received.
 pub(super) fn finish(address: &Address) -> Result<()> {
-    set(&mut open::connect(address)?, FORMAT)
-}
-
-fn set(connection: &mut Connection, format: u32) -> Result<()> {
     let statement = "UPDATE volume SET format = $1 WHERE id = 1";
-    connection.query(WHAT, statement, vec![Box::new(i64::from(format))]).map(drop)
+    open::connect(address)?.query(WHAT, statement, vec![Box::new(i64::from(FORMAT))]).map(drop)
 }
 
-/// Removes the tables of the volume at `address` that was marked so, and its schema, unless that
+/// Removes the tables of the volume at `address`, which was being received, and its schema, unless that
 /// was there before.
 pub(super) fn discard(address: &Address, had_schema: bool) -> Result<()> {
     if !had_schema {

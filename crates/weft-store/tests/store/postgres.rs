@@ -463,6 +463,30 @@ fn whoever_connects_during_commits_misses_none() {
     assert!(store.lost().is_none(), "{:?}", store.lost());
 }
 
+/// What nobody could open meanwhile is nobody else's when it is removed.
+#[test]
+fn a_volume_that_is_being_received_is_opened_by_nobody_else_from_its_first_moment_on() {
+    let location = Location::parse(std::path::Path::new(&Cluster::shared().url())).expect("an address");
+    let is_begun = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut opened = 0;
+            while !is_begun.load(Ordering::Relaxed) {
+                let hold = OpenOptions { wait: Duration::ZERO, ..OpenOptions::default() };
+                opened += usize::from(location.engine().open(hold).is_ok());
+            }
+            opened
+        });
+        let begun = location.engine().begin(&options(HOME), Timestamp(0)).expect("begun");
+        is_begun.store(true, Ordering::Relaxed);
+        assert_eq!(looking.join().expect("no panic"), 0);
+        let error = location.engine().header().expect_err("it is not whole");
+        assert!(error.to_string().contains("is being received"), "{error}");
+        drop(begun.opened);
+        location.engine().discard(begun.had_place).expect("removed");
+    });
+}
+
 #[test]
 fn one_daemon_at_a_time_holds_a_volume() {
     static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
