@@ -30,7 +30,7 @@ mod whole;
 mod writing;
 
 pub use frame::STREAM_VERSION;
-pub use receive::{Incoming, ReceiveOptions, Received};
+pub use receive::{Incoming, ReceiveOptions, Received, ReceivedHistory};
 pub use record::{StreamCommit, StreamCounts, StreamVolume};
 pub use send::{Selection, Sent, send};
 

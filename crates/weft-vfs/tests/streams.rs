@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weft_store::postgres::{self, Address};
 use weft_store::sqlite;
-use weft_store::stream::{Incoming, ReceiveOptions, Selection, send};
+use weft_store::stream::{Incoming, ReceiveOptions, ReceivedHistory, Selection, send};
 use weft_store::{
     At, Batch, BlockHome, CheckOptions, CommitNo, Cookie, Durability, HistoryChange, HistoryFor, Ino, InodeRow,
     Location, OpenOptions, Outcome, Repair, Store, Timestamp, VolumeOptions,
@@ -91,7 +91,7 @@ fn sent(store: &Arc<dyn Store>, from: Option<CommitNo>, to: CommitNo) -> Vec<u8>
 }
 
 fn received(stream: &[u8], store: &dyn Store) -> weft_store::Result<()> {
-    let options = ReceiveOptions { history: Some("all forever".into()), now: Timestamp(i64::MAX) };
+    let options = ReceiveOptions { history: ReceivedHistory::By("all forever".into()), now: Timestamp(i64::MAX) };
     Incoming::open(stream)?.receive(store, &options, &mut |_| ()).map(drop)
 }
 

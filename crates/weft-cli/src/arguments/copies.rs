@@ -99,7 +99,8 @@ pub struct Receive {
     /// hybrid[=SIZE]
     #[arg(long, value_parser = layout, value_name = "LAYOUT")]
     pub layout: Option<Layout>,
-    /// Have a new volume keep earlier commits by this rule from now on
+    /// Have a new volume keep earlier commits by this rule from now on, or none with 'off'
+    /// [default: the rule of the volume that was sent]
     #[arg(long, value_name = "RULE")]
     pub history: Option<Keeping>,
     /// A summary as JSON

@@ -17,7 +17,7 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
 use weft_store::sqlite::Layout;
-use weft_store::stream::{Incoming, ReceiveOptions, Received};
+use weft_store::stream::{Incoming, ReceiveOptions, Received, ReceivedHistory};
 use weft_store::{BlockHome, Engine, Location, OpenOptions, Opened, VolumeOptions};
 use weft_vfs::{Clock, SystemClock};
 
@@ -88,7 +88,7 @@ fn receive_changes(arguments: &Receive, location: &Location, incoming: Incoming<
     refuse_waiting(location)?;
     let hold = OpenOptions { purpose: "receiving a stream".into(), ..OpenOptions::default() };
     let opened = location.engine().open(hold)?;
-    receive_into(incoming, opened, &ReceiveOptions { history: None, now: SystemClock.now() })
+    receive_into(incoming, opened, &ReceiveOptions { now: SystemClock.now(), ..ReceiveOptions::default() })
 }
 
 /// Makes a new volume at `location`.
@@ -114,8 +114,9 @@ fn make(
     incoming: Incoming<Input>,
 ) -> Result<Received> {
     let history = match &arguments.history {
-        Some(Keeping::By(rule)) => Some(rule.to_string()),
-        Some(Keeping::Off) | None => None,
+        Some(Keeping::By(rule)) => ReceivedHistory::By(rule.to_string()),
+        Some(Keeping::Off) => ReceivedHistory::Off,
+        None => ReceivedHistory::AsSent,
     };
     let begun = engine.begin(options, incoming.volume().created)?;
     let received = receive_into(incoming, begun.opened, &ReceiveOptions { history, now: SystemClock.now() });
@@ -196,11 +197,18 @@ fn tell(arguments: &Receive, location: &Location, received: &Received) {
     };
     let name = shown::message(&location.to_string());
     outln!("{name}: received {what} of there: {}", in_words(&received.counts, received.bytes));
+    if received.from.is_none() {
+        match &received.history {
+            Some(rule) => outln!("it keeps history: {rule}"),
+            None => outln!("it keeps no history; 'weft history set' changes that"),
+        }
+    }
 }
 
 fn summary(location: &Location, received: &Received) -> Value {
-    let Received { from, to, parts, snapshots, counts, bytes } = received;
+    let Received { from, to, parts, snapshots, counts, bytes, history } = received;
     let mut told = stream_as_json(location, (from.as_ref(), to), *parts, (counts, *bytes));
     told["snapshots"] = (*snapshots).into();
+    told["history"] = history.clone().into();
     told
 }

@@ -41,6 +41,7 @@ fn send(arguments: &Send) -> Result<ExitCode> {
     let location = volume_named(volume)?;
     if matches!(to, None | Some(Moment::Now)) {
         sync::commit_first(volume, &location, "the last commit is sent");
+        refuse_waiting(&location)?;
     }
     let failed = || format!("cannot send volume {location}");
     let opened = open(volume, &location)?;

@@ -259,6 +259,38 @@ fn what_a_killed_receipt_leaves_is_no_volume() {
     assert_eq!(digest(&place, "w"), digest(&place, "v"));
 }
 
+#[test]
+fn a_copy_keeps_history_as_the_volume_does_that_was_sent() {
+    let place = Place::new();
+    place.weft(&["init", "v", "--history", "all 2d, daily 9d"]).well();
+    send(&place, &["v"], "whole");
+    for (copy, options, rule) in [
+        ("as-sent", &[][..], Some("all 2d, daily 9d")),
+        ("by-rule", &["--history", "all 1y"], Some("all 1y")),
+        ("off", &["--history", "off"], None),
+    ] {
+        let said = receive(&place, &[options, &[copy]].concat(), "whole").well();
+        assert!(said.contains(&rule.map_or("keeps no history".into(), |rule| format!("keeps history: {rule}"))), "{said}");
+        assert_eq!(place.weft(&["history", "--json", copy]).json()["rule"].as_str(), rule);
+    }
+}
+
+/// What was synced before a crash waits in the intent log, which no stream has.
+#[test]
+fn a_volume_that_was_killed_is_not_sent_without_what_was_synced() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    crate::place::write_synced(&directory.join("synced"), b"synced");
+    place.kill("v/lock");
+    let said: Said = place.command(&["send", "v"]).stdout(Stdio::piped()).output().unwrap().into();
+    said.failed(&["was not unmounted cleanly", "mount and unmount it first"]);
+    place.mount();
+    place.umount();
+    send(&place, &["v"], "whole");
+    receive(&place, &["w"], "whole").well();
+    assert_eq!(place.weft(&["cat", "w:synced"]).well(), "synced");
+}
+
 /// The number of an inode that an increment brings is below the one that the stream before said is
 /// next.
 #[test]

@@ -25,11 +25,22 @@ pub struct Incoming<R> {
 /// Choices of who receives.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiveOptions {
-    /// The rule by which a new volume keeps history. Where the stream has snapshots, that of the
-    /// volume that was sent, if this says none.
-    pub history: Option<String>,
+    /// The history that a new volume keeps.
+    pub history: ReceivedHistory,
     /// The time. Commits that are later by more than a day are refused.
     pub now: Timestamp,
+}
+
+/// The history that a new volume keeps from now on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ReceivedHistory {
+    /// That by the rule of the volume that was sent.
+    #[default]
+    AsSent,
+    /// That by this rule.
+    By(String),
+    /// None.
+    Off,
 }
 
 /// A stream that was received.
@@ -47,6 +58,8 @@ pub struct Received {
     pub counts: StreamCounts,
     /// Bytes of the stream.
     pub bytes: u64,
+    /// The rule by which the volume keeps history.
+    pub history: Option<String>,
 }
 
 /// A part on its way.
@@ -106,7 +119,8 @@ impl<R: Read> Incoming<R> {
             counts.add(&self.part(store, part, options, progress)?);
         }
         let to = to.ok_or_else(|| wrong("nothing of the volume is in it"))?;
-        Ok(Received { from, to, parts, snapshots, counts, bytes: self.records.read() })
+        let history = store.history()?.map(|history| history.rule);
+        Ok(Received { from, to, parts, snapshots, counts, bytes: self.records.read(), history })
     }
 
     /// Passes over parts that do not begin from the last commit of `store`: it may have received
@@ -167,7 +181,7 @@ impl<R: Read> Incoming<R> {
         let counts = self.records(total, &mut take, progress)?;
         self.after_part()?;
         match taking {
-            Taking::Whole(whole) => whole.finish(self.history(options, has_snapshots))?,
+            Taking::Whole(whole) => whole.finish(self.history(options, has_snapshots)?)?,
             Taking::Increment(increment) => increment.finish()?,
         }
         Ok(counts)
@@ -186,12 +200,18 @@ impl<R: Read> Incoming<R> {
     }
 
     /// Returns the history that a new volume keeps.
-    fn history(&self, options: &ReceiveOptions, has_snapshots: bool) -> Option<(String, HistoryFor)> {
+    fn history(&self, options: &ReceiveOptions, has_snapshots: bool) -> Result<Option<(String, HistoryFor)>> {
         let sent = self.volume.history.clone();
         let readers = sent.as_ref().map(|(_, readers)| *readers).unwrap_or_default();
-        let more_parts = self.next.is_some();
-        let own = options.history.clone().map(|rule| (rule, readers));
-        own.or(sent.filter(|_| has_snapshots || more_parts))
+        match &options.history {
+            ReceivedHistory::AsSent => Ok(sent),
+            ReceivedHistory::By(rule) => Ok(Some((rule.clone(), readers))),
+            ReceivedHistory::Off if has_snapshots || self.next.is_some() => {
+                let why = "the stream brings snapshots, which a volume has only while it keeps history";
+                Err(Error::Unusable(why.into()))
+            }
+            ReceivedHistory::Off => Ok(None),
+        }
     }
 
     /// Refuses a volume that cannot hold what the stream brings.
