@@ -120,6 +120,24 @@ fn a_copy_of_the_past_stands_beside_the_present() {
 }
 
 #[test]
+fn a_copy_of_the_past_is_made_in_no_other_volume_than_the_one_named() {
+    let Some(place) = Place::to_mount() else { return };
+    let directory = place.mounted();
+    fs::write(directory.join("file"), "then").unwrap();
+    place.weft(&["snapshot", "create", "m", "then"]).well();
+    place.weft(&["init", "other"]).well();
+    let restore = |path: &str, to: &str| place.weft(&["restore", path, "--at", "then", "--to", to]);
+    restore("v:file", "other:copy").failed(&["other:copy is not in v, which is restored"]);
+    restore("v:file", "nowhere:copy").failed(&["is not in v"]);
+    restore("v:file", "m/copy").failed(&["name it as what is restored was named: 'v:PATH'"]);
+    assert!(!directory.join("copy").exists());
+    restore("v:file", "v:copy").well();
+    restore("v:file", "another").well();
+    assert_eq!(fs::read_to_string(directory.join("copy")).unwrap(), "then");
+    assert_eq!(fs::read_to_string(directory.join("another")).unwrap(), "then");
+}
+
+#[test]
 fn a_snapshot_is_restored_as_a_whole() {
     on_each_engine(&[], |place, volume| {
         place.weft(&["history", "set", "m", "hourly 1d"]).well();

@@ -14,8 +14,16 @@ pub struct Place {
     pub way: Way,
     /// The path from the root of the volume.
     pub path: Vec<u8>,
-    /// The device of the mount, if a path in that was named.
-    device: Option<u64>,
+    /// How its volume was named.
+    of: Of,
+}
+
+/// How the volume of a place was named.
+enum Of {
+    /// By a path in a mount, which is this device.
+    Mount(u64),
+    /// By its name.
+    Volume(PathBuf),
 }
 
 /// The way to a volume.
@@ -45,7 +53,7 @@ impl Place {
             bail!("{} shows the past, where nothing can be changed; name the path in the present", shown::path(&root));
         }
         let way = Way::Daemon(Box::new(daemon), Some(root));
-        Ok(Place { way, path: place.path, device: Some(place.device) })
+        Ok(Place { way, path: place.path, of: Of::Mount(place.device) })
     }
 
     /// `path` in `volume`, which may be named by the directory where it is mounted.
@@ -58,21 +66,35 @@ impl Place {
             }
             None => Way::Alone(volume.to_owned()),
         };
-        Ok(Place { way, path, device: None })
+        Ok(Place { way, path, of: Of::Volume(volume.to_owned()) })
     }
 
     /// Finds another place in the same volume: a path in the same mount, or a path in the volume.
     pub fn other(&self, named: &OsStr) -> Result<Vec<u8>> {
-        let Some(device) = self.device else {
-            let path = volume_and_path(named).map_or(named, |(_, path)| path);
-            return Ok(path.as_bytes().to_vec());
-        };
-        match InMount::find(Path::new(named))? {
-            Some(other) if other.device == device => Ok(other.path),
-            _ => bail!(
-                "{} is not in the same mount; 'weft export' copies to other places",
-                shown::path(Path::new(named))
+        let shown = || shown::path(Path::new(named));
+        match (&self.of, volume_and_path(named)) {
+            (Of::Volume(own), Some((other, path))) if is_same(own, other) => Ok(path.as_bytes().to_vec()),
+            (Of::Volume(own), Some(_)) => bail!(
+                "{} is not in {}, which is restored; 'weft export' copies to other places",
+                shown(),
+                shown::path(own)
             ),
+            // A path in the volume, unless it leads into some mount.
+            (Of::Volume(_), None) if InMount::find(Path::new(named))?.is_none() => Ok(named.as_bytes().to_vec()),
+            (Of::Volume(own), None) => bail!(
+                "{} is a path in a mount; name it as what is restored was named: '{}:PATH'",
+                shown(),
+                shown::path(own)
+            ),
+            (Of::Mount(device), _) => match InMount::find(Path::new(named))? {
+                Some(other) if other.device == *device => Ok(other.path),
+                _ => bail!("{} is not in the same mount; 'weft export' copies to other places", shown()),
+            },
         }
     }
+}
+
+/// True if both name the same volume.
+fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
