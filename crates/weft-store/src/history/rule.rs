@@ -40,6 +40,16 @@ pub enum RuleError {
     /// A reach of too many seconds to count.
     #[error("'{0}' is too long a time: write 'forever'")]
     TooLong(String),
+    /// A reach that is shorter than the period of its word, and so would keep nothing.
+    #[error("'{word} {reach}' would keep nothing: it must reach back by {period} or more (m is minutes, d days)")]
+    Short {
+        /// The word.
+        word: &'static str,
+        /// Its reach.
+        reach: String,
+        /// The least reach that makes sense.
+        period: String,
+    },
     /// A word that is there twice.
     #[error("'{0}' is there twice: write each word once, as in 'hourly 7d, daily 30d'")]
     Twice(&'static str),
@@ -169,7 +179,14 @@ fn parse_clause(text: &str) -> Result<(Granularity, Reach), RuleError> {
         return Err(RuleError::Clause(text.trim().into()));
     };
     let granularity = GRANULARITIES.into_iter().find(|granularity| granularity.word() == word);
-    Ok((granularity.ok_or_else(|| RuleError::Word(word.into()))?, parse_reach(reach)?))
+    let granularity = granularity.ok_or_else(|| RuleError::Word(word.into()))?;
+    let (reach, period) = (parse_reach(reach)?, Reach::Seconds(granularity.seconds()));
+    match reach < period {
+        true => {
+            Err(RuleError::Short { word: granularity.word(), reach: reach.to_string(), period: period.to_string() })
+        }
+        false => Ok((granularity, reach)),
+    }
 }
 
 fn parse_reach(text: &str) -> Result<Reach, RuleError> {

@@ -50,6 +50,11 @@ fn each_mistake_is_named() {
         assert_eq!(refused(&format!("all {reach}")), RuleError::TooLong(reach.into()));
     }
     assert_eq!(refused("all 1d, daily 3d, all 2d"), RuleError::Twice("all"));
+    assert_eq!(
+        refused("all 1d, monthly 1m").to_string(),
+        "'monthly 1m' would keep nothing: it must reach back by 30d or more (m is minutes, d days)"
+    );
+    assert!(matches!(refused("hourly 59m"), RuleError::Short { .. }));
 }
 
 #[test]
@@ -76,11 +81,11 @@ pub(crate) fn rules() -> impl Strategy<Value = Rule> {
     let steps = proptest::collection::vec(seconds, GRANULARITIES.len());
     (1..1u8 << GRANULARITIES.len(), steps, any::<bool>()).prop_map(|(words, steps, forever)| {
         let granularities = GRANULARITIES.into_iter().enumerate().filter(|(at, _)| words >> at & 1 == 1);
-        let reaches = steps.iter().scan(0, |reach, step| {
-            *reach += step;
-            Some(Reach::Seconds(*reach))
+        let clauses = granularities.zip(steps).scan(0, |reach, ((_, granularity), step)| {
+            *reach = granularity.seconds().max(*reach + step);
+            Some((granularity, Reach::Seconds(*reach)))
         });
-        let mut clauses: Vec<_> = granularities.map(|(_, granularity)| granularity).zip(reaches).collect();
+        let mut clauses: Vec<_> = clauses.collect();
         clauses.last_mut().into_iter().filter(|_| forever).for_each(|(_, reach)| *reach = Reach::Forever);
         Rule { clauses }
     })
