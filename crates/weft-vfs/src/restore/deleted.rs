@@ -10,6 +10,7 @@ use super::path::{VolumePath, shown};
 use super::rows::Rows;
 use super::{Restoring, refused};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use weft_store::{CommitNo, Cookie, Generation, Ino, InodeRow, Kind, Name, NameRow, Store};
@@ -33,7 +34,7 @@ const LOOKED_MAX: usize = 1 << 20;
 const NAMES_MAX: usize = 1 << 20;
 
 /// A name that was deleted, and can still be had.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletedName {
     /// The first commit that is known not to have it.
     pub gone: CommitNo,
@@ -51,6 +52,25 @@ pub struct DeletedName {
     pub is_directory: bool,
     /// Length of the file in bytes, or the number of the directory's entries.
     pub size: u64,
+}
+
+impl Ord for DeletedName {
+    /// Those that were deleted later are greater; of one commit, a directory is greater than what
+    /// lay in it, so that it is told first.
+    fn cmp(&self, other: &DeletedName) -> Ordering {
+        let key = |name: &DeletedName| (name.gone, name.last, name.directory, name.is_at_path);
+        self.gone
+            .cmp(&other.gone)
+            .then_with(|| other.path.cmp(&self.path))
+            .then_with(|| key(self).cmp(&key(other)))
+            .then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for DeletedName {
+    fn partial_cmp(&self, other: &DeletedName) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 /// Names that were deleted.
