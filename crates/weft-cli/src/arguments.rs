@@ -495,7 +495,7 @@ pub struct Init {
     #[arg(long)]
     pub no_digests: bool,
     /// Keep earlier commits by this rule, or none with 'off'. 'weft history set' changes it
-    #[arg(long, value_name = "RULE", default_value = history::KEEP)]
+    #[arg(long, value_name = "RULE", default_value_t)]
     pub history: Keeping,
     /// Those who may read the past where its rights let them: all, the owner of each file, or root
     #[arg(long, value_name = "WHOM", value_parser = history::readers)]

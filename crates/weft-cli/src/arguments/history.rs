@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use weft_store::{HistoryFor, Moment, Name, Rule, RuleError};
@@ -167,9 +168,6 @@ impl FromStr for Span {
     }
 }
 
-/// The rule that a new volume keeps history by, unless another one is named.
-pub const KEEP: &str = "all 1d, hourly 7d, daily 30d";
-
 /// A rule of history, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Keeping {
@@ -177,6 +175,22 @@ pub enum Keeping {
     Off,
     /// History is kept by this rule.
     By(Rule),
+}
+
+impl Default for Keeping {
+    /// What a new volume does unless it is told otherwise.
+    fn default() -> Keeping {
+        Keeping::By(Rule::default())
+    }
+}
+
+impl fmt::Display for Keeping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Keeping::Off => f.write_str("off"),
+            Keeping::By(rule) => rule.fmt(f),
+        }
+    }
 }
 
 impl FromStr for Keeping {

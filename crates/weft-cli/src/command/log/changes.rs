@@ -47,7 +47,7 @@ fn inode(subject: &Subject, store: &dyn Store) -> Result<(Ino, Option<Place>)> {
         match store.name(at, &name)? {
             Some(entry) => (at, place) = (entry.ino, Some(Place { directory: entry.parent, name })),
             None => bail!(
-                "the last commit of volume {} has no {}; 'weft undelete' brings back what it had before",
+                "the last commit of volume {} has no {}; if it was deleted, 'weft undelete' brings it back",
                 subject.location,
                 subject.shown()
             ),
@@ -134,10 +134,12 @@ impl Listing<'_> {
         let what = match before {
             _ if renamed_from.is_some() => with_rename(before.map(|before| differences(version, before))),
             Some(before) if before.held.end == commit => differences(version, before),
-            Some(_) => Vec::new(),
+            Some(before) if before.row.generation != version.row.generation => brought_back(version, before),
+            // Versions between the two are not kept.
+            Some(before) => differences(version, before),
             // The version before would be kept.
             None if commit > self.kept.first() => vec!["made"],
-            None => Vec::new(),
+            None => vec!["first kept"],
         };
         let (row, digest) = (version.row.clone(), version.digest);
         Ok(Some(Change { commit, made, row, digest, what, path, renamed_from }))
@@ -187,11 +189,14 @@ impl Listing<'_> {
 
 /// The kinds of change between two versions of an inode.
 fn differences(version: &Version, before: &Version) -> Vec<&'static str> {
+    let is_known = version.digest.is_some() && before.digest.is_some();
     let has_another_digest = version.digest != before.digest;
     let (row, before) = (&version.row, &before.row);
-    let is_content = has_another_digest || (row.size, row.mtime) != (before.size, before.mtime);
+    let has_other_time = row.mtime != before.mtime;
+    let is_content = has_another_digest || row.size != before.size || has_other_time && !is_known;
     let kinds = [
         ("content", is_content),
+        ("time", has_other_time && !is_content),
         ("mode", row.permissions != before.permissions),
         ("owner", (row.uid, row.gid) != (before.uid, before.gid)),
         ("links", row.nlink != before.nlink),
@@ -202,6 +207,12 @@ fn differences(version: &Version, before: &Version) -> Vec<&'static str> {
         found.push("attributes");
     }
     found
+}
+
+/// The kinds of change of a version that was brought back after it was deleted.
+fn brought_back(version: &Version, before: &Version) -> Vec<&'static str> {
+    let found = differences(version, before).into_iter().filter(|kind| *kind != "attributes");
+    ["brought back"].into_iter().chain(found).collect()
 }
 
 /// These kinds of change, and that it was renamed.
@@ -217,7 +228,7 @@ impl Change {
     fn print(&self, path: Option<&[u8]>) {
         let time = self.made.as_ref().map_or_else(|| "an unknown time".into(), |made| shown::exact_time(made.time));
         let digest = self.digest.as_ref().map_or_else(|| "-".into(), hex);
-        let mut what = if self.what.is_empty() { "unknown".into() } else { self.what.join(", ") };
+        let mut what = self.what.join(", ");
         if let Some(from) = &self.renamed_from {
             what += &format!(" from {}", shown::bytes(from));
         }
