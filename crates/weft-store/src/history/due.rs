@@ -87,8 +87,8 @@ fn thinned(
 
 /// Returns [`History::first`] and the commits after it that `all` does not reach any more, with the
 /// one that held when its reach begins: the first ones of them, if they are many. If none of them
-/// changed the tree, `first` alone: to drop those gives nothing back and takes a commit, which would
-/// be dropped in turn, for ever, by a volume that nobody uses.
+/// changed the tree, `first` alone: to drop those gives nothing back and takes a commit, which
+/// would be dropped in turn, for ever, by a volume that nobody uses.
 fn dense(store: &dyn Store, rule: &Rule, history: &History, now: Timestamp) -> Result<Vec<(CommitNo, Timestamp)>> {
     // There is none before the earliest time.
     let horizon = Timestamp(i64::try_from(rule.dense().horizon(now)).unwrap_or(i64::MIN));

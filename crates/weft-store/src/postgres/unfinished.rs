@@ -23,8 +23,8 @@ pub(super) fn finish(address: &Address) -> Result<()> {
     open::connect(address)?.query(WHAT, statement, vec![Box::new(i64::from(FORMAT))]).map(drop)
 }
 
-/// Removes the tables of the volume at `address`, which was being received, and its schema, unless that
-/// was there before.
+/// Removes the tables of the volume at `address`, which was being received, and its schema, unless
+/// that was there before.
 pub(super) fn discard(address: &Address, had_schema: bool) -> Result<()> {
     if !had_schema {
         return open::remove(address);

@@ -149,8 +149,8 @@ proptest! {
         }
         let now = time + later;
         make_due(&store, now);
-        // Commits that only change what is kept leave the tree as it was, and may stay beside the one
-        // that made it so.
+        // Commits that only change what is kept leave the tree as it was, and may stay beside the
+        // one that made it so.
         let trees = |commits: &mut dyn Iterator<Item = CommitNo>| {
             let mut ops = commits.filter_map(|number| store.commits(number, 1).expect("readable").pop());
             let mut trees = ops.by_ref().map(|row| row.op).collect::<Vec<_>>();
