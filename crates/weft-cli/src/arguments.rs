@@ -182,7 +182,10 @@ pub enum Command {
     /// commits that are listed follow from those before. 1: one does not, or nothing could be read.
     #[command(after_long_help = examples::LOG)]
     Log(Log),
-    /// Tell what a volume keeps of its past, or set the rule by which it keeps it
+    /// Tell what a volume keeps of its past and what that costs, or set the rule by which it keeps it
+    ///
+    /// The costs are rows of versions, and bytes of content that the past alone has: those that come
+    /// back as history is given up, and those that snapshots hold.
     ///
     /// Commits of the past are read with --at, by 'weft cat', 'weft diff', 'weft mount', 'weft
     /// serve', 'weft export', 'weft digest' and 'weft prove', also while the volume is mounted.

@@ -6,11 +6,15 @@
 //! by and by ([`HistoryChange::Forget`]).
 
 mod at;
+mod costs;
 mod difference;
 mod kept;
 mod moment;
 
 pub use at::{At, PastFilter};
+pub use costs::{
+    Counted, ExtentKey, NameKey, PastBytes, PastContent, PastCosts, PastCount, PastExtent, PastName, VersionCounts,
+};
 pub use kept::KeptCommits;
 pub(crate) use moment::Rfc3339;
 pub use moment::{InvalidMoment, Moment};
@@ -206,6 +210,27 @@ pub trait PastStore: RowStore {
     /// Versions of inode `ino` that later commits replaced, newest first: up to `limit` that were
     /// replaced at or before `until`, each with the commits that wrote and replaced it.
     fn versions(&self, _ino: Ino, _until: CommitNo, _limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
+        Err(no_history())
+    }
+
+    /// Up to `limit` versions of extents behind the one of key `after`, in the order of their keys.
+    fn past_extents(&self, _after: ExtentKey, _limit: usize) -> Result<Vec<PastExtent>> {
+        Err(no_history())
+    }
+
+    /// Up to `limit` versions of content behind that of an inode which a commit replaced, in the
+    /// order of both.
+    fn past_contents(&self, _after: (Ino, CommitNo), _limit: usize) -> Result<Vec<PastContent>> {
+        Err(no_history())
+    }
+
+    /// Up to `limit` versions of entries behind the one of key `after`, in the order of their keys.
+    fn past_names(&self, _after: &NameKey, _limit: usize) -> Result<Vec<PastName>> {
+        Err(no_history())
+    }
+
+    /// Counts versions. Takes time in proportion to them.
+    fn version_counts(&self) -> Result<VersionCounts> {
         Err(no_history())
     }
 

@@ -10,6 +10,7 @@ mod check;
 mod columns;
 mod connection;
 mod convert;
+mod costs;
 mod digests;
 mod engine;
 mod identity;
@@ -62,7 +63,7 @@ use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Snapshot;
-use crate::past::{History, PastStore, Pin};
+use crate::past::{ExtentKey, History, NameKey, PastContent, PastExtent, PastName, PastStore, Pin, VersionCounts};
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Span, Timestamp};
 use crate::store::{
@@ -493,6 +494,22 @@ impl PastStore for PostgresStore {
 
     fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
         self.read(Class::Inodes, |connection| past::versions(connection, ino, until, limit))
+    }
+
+    fn past_extents(&self, after: ExtentKey, limit: usize) -> Result<Vec<PastExtent>> {
+        self.read(Class::Extents, |connection| costs::extents(connection, after, limit))
+    }
+
+    fn past_contents(&self, after: (Ino, CommitNo), limit: usize) -> Result<Vec<PastContent>> {
+        self.read(Class::Inodes, |connection| costs::contents(connection, after, limit))
+    }
+
+    fn past_names(&self, after: &NameKey, limit: usize) -> Result<Vec<PastName>> {
+        self.read(Class::Names, |connection| costs::names(connection, after, limit))
+    }
+
+    fn version_counts(&self) -> Result<VersionCounts> {
+        self.read(Class::Inodes, costs::count)
     }
 
     fn changed_inodes(&self, (after, to): (CommitNo, CommitNo)) -> Result<Vec<Ino>> {

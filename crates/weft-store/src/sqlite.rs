@@ -96,13 +96,17 @@ use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
-use crate::past::{ChangedExtent, ChangedNames, History, PastStore, Pin};
+use crate::past::{
+    ChangedExtent, ChangedNames, ExtentKey, History, NameKey, PastContent, PastExtent, PastName, PastStore, Pin,
+    VersionCounts,
+};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Span, Timestamp};
 use crate::store::{
     BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space, Transaction,
 };
 use crate::user::{AtEnd, Rights};
 use history::changes::Between;
+use history::costs;
 use history::reading::{self, Past};
 use history::retaining;
 use names::Names;
@@ -375,6 +379,22 @@ impl PastStore for SqliteStore {
 
     fn versions(&self, ino: Ino, until: CommitNo, limit: usize) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
         self.readers.with(|connection| reading::versions(connection, ino, until, limit))
+    }
+
+    fn past_extents(&self, after: ExtentKey, limit: usize) -> Result<Vec<PastExtent>> {
+        self.readers.with(|connection| costs::extents(connection, after, limit))
+    }
+
+    fn past_contents(&self, after: (Ino, CommitNo), limit: usize) -> Result<Vec<PastContent>> {
+        self.readers.with(|connection| costs::contents(connection, after, limit))
+    }
+
+    fn past_names(&self, after: &NameKey, limit: usize) -> Result<Vec<PastName>> {
+        self.readers.with(|connection| costs::names(connection, after, limit))
+    }
+
+    fn version_counts(&self) -> Result<VersionCounts> {
+        self.readers.with(costs::count)
     }
 
     fn changed_inodes(&self, commits: (CommitNo, CommitNo)) -> Result<Vec<Ino>> {

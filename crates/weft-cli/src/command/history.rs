@@ -1,11 +1,14 @@
 //! `weft history`.
 
+mod costs;
+
 use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
 use crate::daemons;
 use crate::mounted::volume_named;
 use crate::opened::{Opened, Settings};
 use crate::shown;
 use anyhow::{Context, Result};
+use costs::Costs;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,6 +30,7 @@ fn tell(volume: &Path, as_json: bool) -> Result<()> {
     let location = volume_named(volume)?;
     let engine = location.engine();
     crate::notes::tell(engine.note(false));
+    super::sync::commit_first(volume, &location, "what was written since the last commit is not counted");
     let opened = engine.open_beside(OpenOptions::default());
     let opened = opened.with_context(|| format!("cannot open volume {location}"))?;
     let kept = Kept::read(&*opened.store).with_context(|| format!("cannot read volume {location}"))?;
@@ -45,6 +49,7 @@ struct Kept {
     first_made: String,
     last: (CommitNo, String),
     pins: Vec<(Pin, String)>,
+    costs: Option<Costs>,
 }
 
 impl Kept {
@@ -60,6 +65,7 @@ impl Kept {
             first_made: made(history.first)?,
             last: (last, made(last)?),
             pins: pins.collect::<weft_store::Result<_>>()?,
+            costs: Costs::count(store)?,
             history,
         }))
     }
@@ -69,6 +75,9 @@ impl Kept {
         outln!("for         {}", self.history.readers.name());
         outln!("all from    commit {}, made at {}", self.history.first.0, self.first_made);
         outln!("to          commit {}, made at {}", self.last.0.0, self.last.1);
+        if let Some(costs) = &self.costs {
+            costs.print();
+        }
         for (pin, made) in &self.pins {
             let held = pin.held_until.map(|until| format!(", held until {}", shown::time(until))).unwrap_or_default();
             match pin.kind {
@@ -97,6 +106,7 @@ impl Kept {
             "for": self.history.readers.name(),
             "first": commit(self.history.first, &self.first_made),
             "last": commit(self.last.0, &self.last.1),
+            "costs": self.costs.as_ref().map(Costs::as_json),
             "pins": pins.collect::<Vec<_>>(),
         })
     }

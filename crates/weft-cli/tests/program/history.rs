@@ -1,6 +1,6 @@
 //! History: what is kept of the past, and volumes as of earlier commits.
 
-use crate::place::Place;
+use crate::place::{Place, on_each_engine};
 use crate::tree;
 use std::path::Path;
 use weft_testkit::Cluster;
@@ -188,6 +188,48 @@ fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
     assert_eq!(place.weft(&["history", "set", "v", "off"]).well(), "v keeps no history\n");
     assert_eq!(place.weft(&["history", "v"]).well(), "rule        off\n");
     place.weft(&["check", "--read-data", "v"]).well();
+}
+
+/// Figures that `weft history` tells of costs: rows, bytes to yield, and bytes pinned.
+fn costs(place: &Place, volume: &str) -> (u64, u64, u64) {
+    let told = place.weft(&["history", "--json", volume]).json();
+    let number = |name: &str| told["costs"][name].as_u64().unwrap();
+    assert_eq!(number("bytes"), number("bytes_unpinned") + number("bytes_pinned"), "{told}");
+    assert_eq!(told["costs"]["complete"], true);
+    (number("rows"), number("bytes_unpinned"), number("bytes_pinned"))
+}
+
+#[test]
+fn the_costs_of_history_are_told_while_the_volume_is_mounted_and_after() {
+    on_each_engine(&[], |place, volume| {
+        let directory = place.path("m");
+        place.weft(&["history", "set", "m", ALL]).well();
+        let write = |name: &str, byte: u8, bytes: usize| {
+            std::fs::write(directory.join(name), vec![byte; bytes]).unwrap();
+            place.weft(&["sync", "m"]).well();
+        };
+        write("file", 1, 100_000);
+        write("small", 1, 100);
+        assert_eq!(costs(place, "m").1, 0, "the present has all of it");
+        place.weft(&["snapshot", "create", "m", "one"]).well();
+        write("file", 2, 100_000);
+        write("small", 2, 100);
+        assert_eq!(costs(place, "m").1, 0);
+        assert_eq!(costs(place, "m").2, 100_100, "the snapshot holds what was replaced");
+        // Not committed yet.
+        std::fs::write(directory.join("file"), vec![3; 50_000]).unwrap();
+        let (rows, unpinned, pinned) = costs(place, "m");
+        assert_eq!((unpinned, pinned), (100_000, 100_100));
+        assert!(rows > 4, "{rows}");
+        // What is brought back is shared with the present.
+        place.weft(&["snapshot", "restore", "m", "one"]).well();
+        assert_eq!(costs(place, "m").1, 150_100);
+        assert_eq!(costs(place, "m").2, 100, "content in rows is copied");
+        place.umount();
+        let told = place.weft(&["history", volume]).well();
+        assert!(told.contains("146.67 KiB that only the past has\n  to yield  146.58 KiB, "), "{told}");
+        assert!(told.contains("  pinned    100 bytes, "), "{told}");
+    });
 }
 
 #[test]

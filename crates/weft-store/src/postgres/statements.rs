@@ -357,6 +357,7 @@ mod tests {
     const FILES: &[(&str, &str)] = &[
         ("check.rs", include_str!("check.rs")),
         ("convert.rs", include_str!("convert.rs")),
+        ("costs.rs", include_str!("costs.rs")),
         ("digests.rs", include_str!("digests.rs")),
         ("intents.rs", include_str!("intents.rs")),
         ("keep.rs", include_str!("keep.rs")),

@@ -6,6 +6,7 @@
 //! those sees. `docs/reference/format.md` says what the tables mean.
 
 pub(super) mod changes;
+pub(super) mod costs;
 pub(super) mod keeping;
 pub(super) mod reading;
 pub(super) mod retaining;

@@ -209,7 +209,8 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
         }
         self.check()?;
         self.forget_all()?;
-        self.check()
+        self.check()?;
+        self.check_costs()
     }
 
     /// Has all be forgotten that no kept commit needs; compares what is left then.
@@ -234,6 +235,35 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
                 prop_assert_eq!(self.as_runs(versions), self.seen_versions(ino), "versions of {}", ino.0);
             }
         }
+        Ok(())
+    }
+
+    /// Blocks that the count says the past alone has are those that a kept commit has and the last
+    /// one has not; snapshots hold those that one of their commits has.
+    fn check_costs(&self) -> Result<(), TestCaseError> {
+        let store = self.store();
+        // The model counts nothing.
+        let Some(mut count) = PastCount::begin(&*store, Counted::ByInode).expect("readable") else { return Ok(()) };
+        if store.version_counts().is_err() {
+            return Ok(());
+        }
+        while count.step(&*store, 3).expect("counted") {}
+        let versions = count.versions();
+        let costs = count.end(&*store).expect("counted");
+        let counts = store.version_counts().expect("counted");
+        prop_assert_eq!((versions, costs.is_complete), (counts.extents + counts.contents, true));
+        let blocks = |commits: &mut dyn Iterator<Item = CommitNo>| {
+            let pairs = commits.flat_map(|commit| INODES.map(move |ino| (commit, Ino(ino))));
+            let extents = pairs.flat_map(|(at, ino)| store.extents_at(at, ino, 0..u64::MAX >> 1).expect("readable"));
+            extents.map(|(_, block)| (block.id, u64::from(block.length))).collect::<BTreeSet<_>>()
+        };
+        let now = blocks(&mut [self.last()].into_iter());
+        let bytes = |blocks: BTreeSet<(BlockId, u64)>| blocks.difference(&now).map(|(_, length)| length).sum::<u64>();
+        let pins = self.model.pins().expect("readable").into_iter().filter(|pin| pin.kind == PinKind::Snapshot);
+        let pinned = bytes(blocks(&mut pins.map(|pin| pin.commit)));
+        prop_assert_eq!(costs.blocks.pinned, pinned);
+        prop_assert_eq!(costs.blocks.all(), bytes(blocks(&mut self.kept().into_iter())));
+        prop_assert_eq!(costs.by_inode.values().sum::<u64>(), costs.all().all());
         Ok(())
     }
 

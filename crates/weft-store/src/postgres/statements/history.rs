@@ -266,6 +266,20 @@ statements! {
     CHANGED_INODES = "SELECT h.ino FROM fileatt_history h WHERE OF_VOLUME AND h.until > $1 AND h.until <= $2 \
                       AND h.since <= $1 ORDER BY h.ino";
 
+    /// Versions of extents behind a key, with those of their blocks that are the file's own: the
+    /// others are [`super::OTHERS_BLOCKS`].
+    PAST_EXTENTS = "SELECT e.ino, e.start, e.block, e.owner, b.length, b.refs, e.since, e.until, e.fork \
+                    FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
+                    WHERE OF_VOLUME AND (e.fork, e.ino, e.start, e.until) > ($1, $2, $3, $4) \
+                    ORDER BY e.fork, e.ino, e.start, e.until LIMIT $5";
+    PAST_CONTENTS = "SELECT ino, since, until, CAST(coalesce(octet_length(inline), 0) AS bigint) FROM content_history \
+                     WHERE OF_VOLUME AND (ino, until) > ($1, $2) ORDER BY ino, until LIMIT $3";
+    PAST_NAMES = "SELECT fork, parent, name, until, ino, kind FROM naming_history \
+                  WHERE OF_VOLUME AND (fork, parent, name, until) > ($1, $2, $3, $4) ORDER BY fork, parent, name, until LIMIT $5";
+    COUNT_VERSIONS = "SELECT (SELECT count(*) FROM fileatt_history), (SELECT count(*) FROM content_history), \
+                      (SELECT count(*) FROM naming_history), (SELECT count(*) FROM extents_history), \
+                      (SELECT count(*) FROM xattr_history)";
+
     /// Enough of inodes' rows to tell if what is put differs in more than the access time.
     AGES = "SELECT ino, atime, since, sum FROM fileatt WHERE ino = ANY($1)";
     KEEP_INODES = concat!(
