@@ -18,7 +18,7 @@ pub use history::{
     SnapshotCommand,
 };
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
-pub use restoring::{Gc, Restore, RestoreSnapshot, Told, Undelete};
+pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
 pub use serving::{Serve, Served, served_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
 
@@ -213,6 +213,15 @@ pub enum Command {
     /// code 0: it is there again, or told. 1: it could not be brought back. 2: wrong usage.
     #[command(after_long_help = examples::UNDELETE)]
     Undelete(Undelete),
+    /// Tell the bytes that a directory takes, and the names in it; with --history also those that only
+    /// the past of them has
+    ///
+    /// A block counts once, for one of the files that have it. Those who take most come first; with
+    /// --history, those whose past does. What was deleted counts where it had a name last. What
+    /// programs wrote is committed first. Exit code 0: it was told. 1: it could not be. 2: wrong
+    /// usage.
+    #[command(after_long_help = examples::DU)]
+    Du(Du),
     /// Remove now all of the past that no kept commit has, and give back its space
     ///
     /// A mount does that by and by. This makes it happen at once, in steps between which programs

@@ -5,6 +5,7 @@ mod check;
 mod convert;
 mod diff;
 mod digest;
+mod du;
 mod export;
 mod gc;
 mod history;
@@ -69,6 +70,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
         Command::Undelete(arguments) => restore::undelete(&arguments),
+        Command::Du(arguments) => du::run(&arguments),
         Command::Gc(arguments) => gc::run(&arguments),
         Command::Keygen(arguments) => sign::keygen(&arguments),
         Command::Sign(arguments) => Ok(looked(sign::sign(&arguments))),

@@ -207,6 +207,7 @@ impl Shared {
             "committed": time.map(rfc3339),
             "commit_age_seconds": age,
             "error": failure(&stats),
+            "no_room": volume["no_room"],
             "bytes_used": volume["bytes_used"],
             "inodes_used": volume["inodes_used"],
             "dirty_bytes": volume["dirty_bytes"],

@@ -441,6 +441,10 @@ impl Maintenance for SqliteStore {
         Ok(Space { bytes_free: free + self.room.within.load(Ordering::Relaxed), ..space })
     }
 
+    fn given_back(&self) -> Option<u64> {
+        self.segments.as_ref().filter(|_| self.writes).map(|_| self.room.given_back.load(Ordering::Relaxed))
+    }
+
     fn reclaim(&self) -> Result<Space> {
         let _rights = self.rights()?;
         let ongoing = self.writer.lock().give_back();

@@ -229,6 +229,12 @@ pub trait Maintenance: Send + Sync {
     /// Space of the place the volume lies in.
     fn space(&self) -> Result<Space>;
 
+    /// Returns the bytes of blocks that commits freed and that were given back to that place since
+    /// the volume was opened. None if space of blocks does not come back there.
+    fn given_back(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns notices for the user since the last call.
     fn notices(&self) -> Vec<String> {
         Vec::new()

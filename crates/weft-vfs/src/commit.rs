@@ -11,6 +11,9 @@ mod history;
 mod naming;
 mod syncs;
 mod time;
+mod yielding;
+
+pub(crate) use yielding::YieldingState;
 
 pub use history::Collected;
 use syncs::Begun;
@@ -355,6 +358,7 @@ impl Vfs {
             state.space_free = space.bytes_free;
         }
         let mut replaced = Vec::new();
+        let brings_back = is_stored && state.committed < state.restored;
         let result = match stored {
             Ok(blocks) => {
                 state.failure = None;
@@ -388,6 +392,9 @@ impl Vfs {
             state.tree.evict();
         }
         drop(state);
+        if brings_back {
+            self.forget_yieldable();
+        }
         replaced.into_iter().for_each(|id| self.blocks.forget(id));
         if durability == Durability::Durable
             && is_stored
@@ -464,16 +471,18 @@ impl Vfs {
         // time.
         self.opaque.clear();
         let may_commit = self.state.lock().failure.is_none();
+        let mut has_yielded = false;
         if may_commit {
             // What fails is reported, and nothing is freed then.
             let _ = self.commit();
-            if let Err(error) = self.yield_history() {
+            has_yielded = self.yield_history().unwrap_or_else(|error| {
                 self.report("history does not yield", &error);
-            }
+                false
+            });
         }
         let space = self.store.reclaim()?;
         self.state.lock().space_free = space.bytes_free;
-        Ok(())
+        if has_yielded { Ok(()) } else { self.note_no_room(space.bytes_free) }
     }
 
     /// Waits until there is room for `bytes` more of changes, or a commit has ended, as long as

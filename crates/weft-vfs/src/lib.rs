@@ -40,7 +40,8 @@ pub use options::{AtimePolicy, HISTORY_NAME, Options};
 pub use past::{Lasting, MovingName, PAST_NODE_BYTES, PastInode, PastNode};
 pub use requester::{Requester, request_number, requester, set_requester};
 pub use restore::{
-    DeletedName, DeletedNames, Effect, PathEffect, RestoreError, RestoreReport, RestoreRequest, Target, deleted_names,
+    DeletedName, DeletedNames, Effect, PathEffect, RestoreError, RestoreReport, RestoreRequest, Target, Usage,
+    UsageBelow, deleted_names, usage_below,
 };
 pub use secrets::Secret;
 pub use state::State;

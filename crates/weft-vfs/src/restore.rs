@@ -18,9 +18,11 @@ mod plan;
 mod report;
 mod rows;
 mod subtree;
+mod usage;
 
 pub use deleted::{DeletedName, DeletedNames, deleted_names};
 pub use report::{Effect, PathEffect, RestoreReport};
+pub use usage::{Usage, UsageBelow, usage_below};
 
 use crate::observe::Change;
 use crate::state::State;

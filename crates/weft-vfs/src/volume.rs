@@ -3,7 +3,7 @@
 use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
-use crate::commit::{CommitState, ROWS_EAGER, Syncs};
+use crate::commit::{CommitState, ROWS_EAGER, Syncs, YieldingState};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::opaque::{OpaqueLayer, Seen};
@@ -77,6 +77,8 @@ pub struct Vfs {
     pub(crate) tried_at: AtomicI64,
     /// The time of the last look for what is due by the rule of history.
     pub(crate) history_tended_at: AtomicI64,
+    /// The bytes that history would yield to the present.
+    pub(crate) yielding: YieldingState,
     pub(crate) synced_at: AtomicU64,
     pub(crate) log_appends: AtomicU64,
     pub(crate) bytes_read: AtomicU64,

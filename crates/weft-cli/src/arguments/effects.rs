@@ -31,6 +31,7 @@ impl Command {
             | Command::Snapshot(_)
             | Command::Restore(_)
             | Command::Undelete(_)
+            | Command::Du(_)
             | Command::Gc(_)
             | Command::Send(_)
             | Command::Receive(_)
@@ -45,6 +46,7 @@ impl Command {
     pub fn only_prints(&self) -> bool {
         match self {
             Command::Info(_)
+            | Command::Du(_)
             | Command::Digest(_)
             | Command::Diff(_)
             | Command::Prove(_)

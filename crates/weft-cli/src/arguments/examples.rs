@@ -97,6 +97,12 @@ Examples:
     weft undelete --parents photos.weft:2026/summer/beach.jpg
     weft undelete --list /mnt/photos";
 
+pub const DU: &str = "\
+Examples:
+    weft du /mnt/photos
+    weft du --history /mnt/photos/2026
+    weft du --history --summarize photos.weft";
+
 pub const GC: &str = "\
 Examples:
     weft gc photos.weft

@@ -66,6 +66,25 @@ pub struct Told {
 }
 
 #[derive(Args)]
+pub struct Du {
+    /// A directory or file in a mounted volume, or VOLUME:PATH, or a volume; with --history it need
+    /// not be there now
+    pub path: OsString,
+    /// Tell also the bytes that only the past has
+    #[arg(long)]
+    pub history: bool,
+    /// Tell only the sum
+    #[arg(short, long)]
+    pub summarize: bool,
+    /// List so many names at most
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 40)]
+    pub limit: usize,
+    /// As JSON, with all names, in bytes
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
 pub struct Gc {
     /// The volume, or the directory where it is mounted
     pub volume: PathBuf,

@@ -1,6 +1,6 @@
 //! `weft history`.
 
-mod costs;
+pub(super) mod costs;
 
 use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
 use crate::daemons;
@@ -33,7 +33,13 @@ fn tell(volume: &Path, as_json: bool) -> Result<()> {
     super::sync::commit_first(volume, &location, "what was written since the last commit is not counted");
     let opened = engine.open_beside(OpenOptions::default());
     let opened = opened.with_context(|| format!("cannot open volume {location}"))?;
-    let kept = Kept::read(&*opened.store).with_context(|| format!("cannot read volume {location}"))?;
+    let mut kept = Kept::read(&*opened.store).with_context(|| format!("cannot read volume {location}"))?;
+    if let Some(kept) = &mut kept {
+        // A daemon that cannot be asked has told why already.
+        let daemon = daemons::using(volume).ok().flatten();
+        let status = daemon.and_then(|daemon| daemon.status.ok());
+        kept.no_room = status.and_then(|status| status["no_room"].as_str().map(str::to_owned));
+    }
     match (kept, as_json) {
         (kept, true) => outln!("{:#}", kept.as_ref().map_or(json!({ "rule": null }), Kept::as_json)),
         (Some(kept), false) => kept.print(),
@@ -50,6 +56,8 @@ struct Kept {
     last: (CommitNo, String),
     pins: Vec<(Pin, String)>,
     costs: Option<Costs>,
+    /// The reason that its daemon has no room for new content.
+    no_room: Option<String>,
 }
 
 impl Kept {
@@ -66,6 +74,7 @@ impl Kept {
             last: (last, made(last)?),
             pins: pins.collect::<weft_store::Result<_>>()?,
             costs: Costs::count(store)?,
+            no_room: None,
             history,
         }))
     }
@@ -77,6 +86,9 @@ impl Kept {
         outln!("to          commit {}, made at {}", self.last.0.0, self.last.1);
         if let Some(costs) = &self.costs {
             costs.print();
+        }
+        if let Some(why) = &self.no_room {
+            outln!("room        {}", shown::message(why));
         }
         for (pin, made) in &self.pins {
             let held = pin.held_until.map(|until| format!(", held until {}", shown::time(until))).unwrap_or_default();
@@ -106,6 +118,7 @@ impl Kept {
             "for": self.history.readers.name(),
             "first": commit(self.history.first, &self.first_made),
             "last": commit(self.last.0, &self.last.1),
+            "no_room": self.no_room,
             "costs": self.costs.as_ref().map(Costs::as_json),
             "pins": pins.collect::<Vec<_>>(),
         })

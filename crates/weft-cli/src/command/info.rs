@@ -1,12 +1,15 @@
 //! `weft info`.
 
+use super::history::costs::briefly;
 use crate::advice::filled;
 use crate::arguments::Info;
 use crate::mounted::volume_named;
+use crate::shown;
 use crate::size::show;
 use anyhow::{Context, Result};
+use serde_json::Value;
 use std::process::ExitCode;
-use weft_store::{BlockHome, Header, Waiting, sqlite};
+use weft_store::{BlockHome, Header, OpenOptions, Waiting, sqlite};
 
 /// Prints facts about a volume.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
@@ -21,10 +24,18 @@ pub fn run(arguments: &Info) -> Result<ExitCode> {
         filled(&format!("{first}{more}; 'weft check VOLUME' names its files, and the way out"))
     }));
     let on_disk = engine.size()?;
+    // A volume that cannot be read so has more to tell than that; its commands do.
+    let opened = engine.open_beside(OpenOptions::default()).ok();
+    let history = opened.and_then(|opened| briefly(&*opened.store).ok().flatten());
     if arguments.json {
-        outln!("{:#}", as_json(&header, &waiting, on_disk, &lost));
+        let mut told = as_json(&header, &waiting, on_disk, &lost);
+        told["history"] = history.map_or(Value::Null, |(_, value)| value);
+        outln!("{told:#}");
     } else {
         print(&header, on_disk);
+        if let Some((told, _)) = history {
+            outln!("history     {}", shown::message(&told));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -128,6 +128,12 @@ fn print(stats: &Value) {
     if let Some(error) = volume["commit_error"].as_str() {
         told!("            the newest failed: {error}");
     }
+    if let Some(bytes) = volume["yieldable_bytes"].as_u64() {
+        told!("history     {} would yield to new content", show(bytes));
+    }
+    if let Some(why) = volume["no_room"].as_str() {
+        told!("room        {why}");
+    }
     if let Some(seconds) = volume["unanswered_seconds"].as_u64() {
         told!("            the database server has not answered for {seconds} seconds");
     }

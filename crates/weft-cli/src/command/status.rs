@@ -72,7 +72,8 @@ fn line(daemon: &Running) -> String {
     let nfs = nfs.map_or_else(String::new, |address| format!(" and served at {address}"));
     let age = status["commit_age_seconds"].as_u64();
     let age = age.map_or_else(|| " before it began".to_owned(), |seconds| format!(" {} ago", lasted(seconds)));
-    let error = status["error"].as_str().map_or_else(String::new, |error| format!("; {error}"));
+    let why = |name: &str| status[name].as_str().map_or_else(String::new, |why| format!("; {why}"));
+    let error = why("error") + &why("no_room");
     let as_of = status["as_of"].as_str().map_or_else(String::new, |time| format!("as of {time}, "));
     format!(
         "{} {how} {}{nfs}: {}{as_of}process {} since {}, {}, {}, commit {}{age}, {} used in {} inodes, {} not committed{error}",

@@ -103,6 +103,64 @@ fn a_large_disk_that_fills_up_is_said_to_be_full_and_loses_nothing() {
     fills_up_and_goes_on(1000);
 }
 
+fn free(directory: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(directory).unwrap();
+    stat.f_bavail * stat.f_frsize
+}
+
+/// Waits until so many bytes or more are said to be free in `directory`.
+fn await_free(directory: &Path, bytes: u64) {
+    let begun = Instant::now();
+    while free(directory) < bytes {
+        assert!(begun.elapsed() < SOON, "{} of {bytes} bytes are free", free(directory));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn history_counts_as_free_and_yields_and_what_a_snapshot_keeps_is_named() {
+    let Some(place) = Place::to_mount() else { return };
+    let Some(disk) = Disk::new(&place, 256) else { return };
+    let mounted = place.directory("m");
+    place.weft(&["init", "--history", "all forever", "disk/v"]).well();
+    place.weft(&["mount", "disk/v", "m", "--log", "log"]).well();
+    let mib = |count: usize| vec![7; count << 20];
+    let write = |name: &str, count: usize| try_write_synced(&mounted.join(name), &mib(count));
+    let before = free(&disk.0);
+    for _ in 0..3 {
+        write("file", 40).unwrap();
+    }
+    assert!(free(&disk.0) + (110 << 20) < before, "three versions are stored");
+    await_free(&mounted, before - (60 << 20));
+    // All of that may be used.
+    for number in 0..3 {
+        write(&format!("more {number}"), 40).unwrap();
+    }
+    for number in 0..3 {
+        fs::remove_file(mounted.join(format!("more {number}"))).unwrap();
+    }
+    sync(&mounted).unwrap();
+    await_free(&mounted, before - (60 << 20));
+    place.weft(&["snapshot", "create", "m", "keeper"]).well();
+    write("file", 40).unwrap();
+    write("file", 40).unwrap();
+    let said = (0..20).map(|number| write(&format!("again {number}"), 20)).find_map(Result::err);
+    assert_eq!(said.expect("the disk is full").kind(), ErrorKind::StorageFull);
+    let log = fs::read_to_string(place.path("log")).unwrap();
+    assert!(log.contains("the oldest history goes"), "{log}");
+    let why = "there is no room left: snapshot 'keeper' keeps all of the history that there is";
+    assert!(log.contains(why), "{log}");
+    assert!(place.weft(&["history", "m"]).well().contains(why));
+    assert!(place.weft(&["status"]).out.contains(why));
+    let costs = place.weft(&["history", "--json", "m"]).json();
+    assert!(costs["costs"]["bytes_pinned"].as_u64().unwrap() >= 40 << 20, "{costs}");
+    place.weft(&["snapshot", "delete", "m", "keeper"]).well();
+    assert!(!place.weft(&["history", "m"]).well().contains(why));
+    write("after", 20).unwrap();
+    place.umount();
+    place.weft(&["check", "--read-data", "disk/v"]).well();
+}
+
 /// Makes directories of files so small that they lie in rows, 64 MB in all.
 fn make_small_files(directory: &Path) {
     let mut numbers = Numbers(1);

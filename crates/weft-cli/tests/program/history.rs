@@ -232,6 +232,57 @@ fn the_costs_of_history_are_told_while_the_volume_is_mounted_and_after() {
     });
 }
 
+/// The bytes that `weft du` tells, of all and by name.
+fn usage(place: &Place, arguments: &[&str]) -> (u64, u64, Vec<(String, u64, u64)>) {
+    let told = place.weft(&[&["du", "--json"], arguments].concat()).json();
+    let number = |value: &serde_json::Value, name: &str| value[name].as_u64().unwrap_or(0);
+    let names = told["names"].as_array().into_iter().flatten();
+    let names =
+        names.map(|name| (name["path"].as_str().unwrap().to_owned(), number(name, "present"), number(name, "past")));
+    (number(&told, "present"), number(&told, "past"), names.collect())
+}
+
+fn named(name: &str, present: u64, past: u64) -> (String, u64, u64) {
+    (name.to_owned(), present, past)
+}
+
+#[test]
+fn bytes_below_a_directory_count_once_and_its_past_where_it_was_last() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let write = "head -c 100000 /dev/urandom";
+        place
+            .sh(&format!(
+                "mkdir -p d/sub e; {write} >d/one; {write} >d/sub/two; {write} >e/three; ln d/one d/sub/hard; \"$0\" sync ."
+            ))
+            .well();
+        // It asks the file system to copy.
+        std::fs::copy(place.path("m/d/one"), place.path("m/d/clone")).unwrap();
+        assert_eq!(usage(place, &["m/d"]).0, 200_000, "links and clones share their blocks");
+        assert_eq!(usage(place, &["--history", "m"]).1, 0);
+        place
+            .sh(&format!("{write} >d/sub/two; \"$0\" sync .; rm -r d/sub; {write} >new; mv new e/three; rm d/clone; \"$0\" sync ."))
+            .well();
+        let (present, past, names) = usage(place, &["--history", "m/d"]);
+        assert_eq!((present, past), (100_000, 200_000));
+        assert_eq!(names, [named("sub", 0, 200_000), named("one", 100_000, 0)]);
+        assert_eq!(usage(place, &["--history", "m/d/sub"]), (0, 200_000, vec![named("two", 0, 200_000)]));
+        assert_eq!(usage(place, &["--history", "m/e/three"]), (100_000, 100_000, Vec::new()), "it was replaced");
+        place.weft(&["du", "m/d/sub"]).fails_with("there is no /d/sub; --history tells");
+        place.umount();
+        let (present, past, names) = usage(place, &["--history", volume]);
+        assert_eq!((present, past), (200_000, 300_000));
+        assert_eq!(names, [named("d", 100_000, 200_000), named("e", 100_000, 100_000)]);
+        let told = place.weft(&["du", "--history", "-n", "1", &format!("{volume}:d")]).well();
+        let lines = told.lines().map(str::trim).collect::<Vec<_>>();
+        assert_eq!(lines[1], "0 bytes  195.31 KiB  sub", "{told}");
+        assert_eq!(lines[2], "and 1 more names; -n lists more", "{told}");
+        assert!(lines[3].starts_with("97.65 KiB  195.31 KiB  "), "{told}");
+        let told = place.weft(&["info", volume]).well();
+        assert!(told.contains("history     292.96 KiB that only the past has, 292.96 KiB of that to yield"), "{told}");
+    });
+}
+
 #[test]
 fn a_volume_whose_history_was_set_after_a_crash_has_lost_nothing() {
     let Some(place) = Place::to_mount() else { return };

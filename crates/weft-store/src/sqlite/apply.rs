@@ -726,6 +726,7 @@ impl Writer {
     /// Gives back the space that durable commits freed.
     fn reclaim(&mut self) {
         if let Some(reclaimer) = &mut self.reclaimer {
+            self.room.given_back.fetch_add(self.waiting.bytes(), Ordering::Relaxed);
             reclaimer.reclaim(std::mem::take(&mut self.waiting));
         }
     }

@@ -16,6 +16,8 @@ pub(super) struct Room {
     pub(super) waiting: AtomicU64,
     /// Bytes that rows can take without a byte more of the file system.
     pub(super) within: AtomicU64,
+    /// Bytes of segments that were given back to the file system, or are about to be.
+    pub(super) given_back: AtomicU64,
 }
 
 impl Room {

@@ -6,6 +6,7 @@
 //! when it was asked for.
 
 use super::CommitState;
+use super::yielding::changes_pinned;
 use crate::volume::Vfs;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -77,8 +78,12 @@ impl Vfs {
         let (commit, counters) = (header.commit.next(), header.counters);
         let is_for_others = |change: &HistoryChange| matches!(change, HistoryChange::Keep(..) | HistoryChange::End);
         let changes_readers = history.iter().any(is_for_others);
+        let changes_pinned = history.iter().any(changes_pinned);
         let batch = Batch { commit, time, counters, history, ..Batch::default() };
         self.store.apply(&batch, Durability::Durable)?;
+        if changes_pinned {
+            self.forget_yieldable();
+        }
         if changes_readers {
             self.history_changed()?;
         }

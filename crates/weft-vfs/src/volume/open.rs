@@ -4,7 +4,7 @@ use super::unapplied::Purpose;
 use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
-use crate::commit::CommitState;
+use crate::commit::{CommitState, YieldingState};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::opaque::{Layer, Seen};
@@ -127,6 +127,7 @@ impl Vfs {
             commit_error: Mutex::default(),
             tried_at: AtomicI64::new(last.map_or(0, |row| row.time.0)),
             history_tended_at: AtomicI64::new(i64::MIN),
+            yielding: YieldingState::default(),
             // As if the last sync were long ago.
             synced_at: AtomicU64::new(0),
             log_appends: AtomicU64::new(0),
@@ -308,6 +309,7 @@ fn commit_loop(vfs: &Weak<Vfs>) {
             state.tree.dirty_bytes == 0 && state.tree.draining.is_empty()
         };
         vfs.tend_history();
+        vfs.count_yieldable();
         if is_idle {
             // Nobody writes: others have more use for the memory.
             pool::release();

@@ -15,10 +15,11 @@ pub(crate) type NfsCounters = Box<dyn Fn() -> Option<NfsStats> + Send + Sync>;
 const INODES_MAX: u64 = 1 << 32;
 
 /// The size of a volume, the bytes that are free there, and those of them that can be written, with
-/// `dirty` bytes yet to be committed; `quota`: its size and the bytes used of it. What is kept for
-/// the super-user is free: programs count as used what is not (df(1)).
-fn sizes(space: &Space, dirty: u64, quota: Option<(u64, u64)>) -> (u64, u64, u64) {
-    let writable = space.bytes_free.saturating_sub(dirty);
+/// `dirty` bytes yet to be committed and those that history would yield; `quota`: its size and the
+/// bytes used of it. What is kept for the super-user is free: programs count as used what is not
+/// (df(1)).
+fn sizes(space: &Space, (dirty, yieldable): (u64, u64), quota: Option<(u64, u64)>) -> (u64, u64, u64) {
+    let writable = space.bytes_free.saturating_add(yieldable).saturating_sub(dirty);
     let (free, available) = (writable.saturating_add(space.bytes_reserved), writable.saturating_sub(SPACE_RESERVED));
     match quota {
         Some((max, used)) => {
@@ -58,11 +59,12 @@ impl Vfs {
     pub fn statfs(&self) -> Result<Statfs> {
         self.may_read_rows()?;
         let space = self.store.space()?;
+        let yieldable = self.yieldable().unwrap_or(0);
         let mut state = self.state.lock();
         state.space_free = space.bytes_free;
         let (total, free, available) = sizes(
             &space,
-            state.tree.dirty_bytes,
+            (state.tree.dirty_bytes, yieldable),
             state.tree.volume.bytes_max.map(|max| (max, state.tree.counters.bytes_used)),
         );
         // A server of PostgreSQL does not tell what its disks hold.
@@ -93,6 +95,7 @@ impl Vfs {
     pub fn stats(&self) -> Stats {
         let nfs = self.nfs_stats.lock().as_ref().and_then(|counters| counters());
         let failed_writeback = self.failed_writeback();
+        let yieldable_bytes = self.yieldable();
         let state = self.state.lock();
         let (virtual_inodes, virtual_bytes) = state.tree.inodes.virtual_ones();
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
@@ -118,6 +121,8 @@ impl Vfs {
             commits_failed: count(&self.commits_failed),
             commit_error: self.commit_error.lock().clone(),
             failed_writeback,
+            no_room: self.no_room(state.space_free),
+            yieldable_bytes,
             log_appends: count(&self.log_appends),
             bytes_read: count(&self.bytes_read),
             bytes_written: state.tree.bytes_written,
@@ -144,8 +149,19 @@ mod tests {
     fn bytes_kept_for_the_super_user_are_free_and_not_available() {
         let gib = 1 << 30;
         let space = Space { bytes_total: 250 * gib, bytes_free: 40 * gib, bytes_reserved: 160 * gib };
-        let (total, free, available) = sizes(&space, gib, None);
+        let (total, free, available) = sizes(&space, (gib, 0), None);
         assert_eq!((total, free, available), (250 * gib, 199 * gib, 39 * gib - SPACE_RESERVED));
-        assert_eq!(sizes(&space, 0, Some((10 * gib, 4 * gib))), (10 * gib, 6 * gib, 6 * gib));
+        assert_eq!(sizes(&space, (0, 0), Some((10 * gib, 4 * gib))), (10 * gib, 6 * gib, 6 * gib));
+    }
+
+    #[test]
+    fn what_history_would_yield_is_free() {
+        let gib = 1 << 30;
+        let space = Space { bytes_total: 10 * gib, bytes_free: gib, bytes_reserved: 0 };
+        assert_eq!(
+            sizes(&space, (gib / 2, 3 * gib), None),
+            (10 * gib, 3 * gib + gib / 2, 3 * gib + gib / 2 - SPACE_RESERVED)
+        );
+        assert_eq!(sizes(&space, (0, 3 * gib), Some((10 * gib, 9 * gib))), (10 * gib, gib, gib));
     }
 }

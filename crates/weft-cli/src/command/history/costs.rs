@@ -3,10 +3,43 @@
 use crate::command::transfer::steps;
 use crate::{shown, size};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 use weft_store::{Counted, PastCosts, PastCount, Progress, Store, VersionCounts};
 
 /// Versions that are looked at in one step: nothing is held back for longer than that takes.
 const STEP: usize = 1 << 13;
+
+/// Time that a count may take where little should be told of it.
+const BRIEFLY: Duration = Duration::from_secs(2);
+
+/// Counts for a short time the bytes that only the past of `store` has; tells them in words. None
+/// if it keeps no history.
+pub(in crate::command) fn briefly(store: &dyn Store) -> weft_store::Result<Option<(String, Value)>> {
+    let Some(history) = store.history()? else { return Ok(None) };
+    let Some(mut count) = PastCount::begin(store, Counted::ByInode)? else { return Ok(None) };
+    let begun = Instant::now();
+    let mut has_more = true;
+    while has_more && begun.elapsed() < BRIEFLY {
+        has_more = count.step(store, STEP)?;
+    }
+    let costs = count.end(store)?;
+    let (bytes, is_complete) = (costs.all(), costs.is_complete && !has_more);
+    let least = if is_complete { "" } else { "at least " };
+    let told = format!(
+        "{least}{} that only the past has, {} of that to yield; kept by the rule '{}'",
+        size::show(bytes.all()),
+        size::show(bytes.unpinned),
+        history.rule
+    );
+    let value = json!({
+        "rule": history.rule,
+        "bytes": bytes.all(),
+        "bytes_unpinned": bytes.unpinned,
+        "bytes_pinned": bytes.pinned,
+        "complete": is_complete,
+    });
+    Ok(Some((told, value)))
+}
 
 /// Rows of versions, and bytes that the past alone has.
 pub(super) struct Costs {
