@@ -14,8 +14,8 @@ mod signing;
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Receive, Send, Upgrade};
 pub use history::{
-    DiffSnapshots, History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, RenameSnapshot, SetHistory, Snapshot,
-    SnapshotCommand,
+    DiffSnapshots, ExcludeHistory, History, HistoryCommand, HistoryName, Keeping, NamedSnapshot, RenameSnapshot,
+    SetHistory, Snapshot, SnapshotCommand,
 };
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
@@ -182,10 +182,11 @@ pub enum Command {
     /// commits that are listed follow from those before. 1: one does not, or nothing could be read.
     #[command(after_long_help = examples::LOG)]
     Log(Log),
-    /// Tell what a volume keeps of its past and what that costs, or set the rule by which it keeps it
+    /// Tell what a volume keeps of its past and what that costs, or set the rule by which it keeps
+    /// it
     ///
-    /// The costs are rows of versions, and bytes of content that the past alone has: those that come
-    /// back as history is given up, and those that snapshots hold.
+    /// The costs are rows of versions, and bytes of content that the past alone has: those that
+    /// come back as history is given up, and those that snapshots hold.
     ///
     /// Commits of the past are read with --at, by 'weft cat', 'weft diff', 'weft mount', 'weft
     /// serve', 'weft export', 'weft digest' and 'weft prove', also while the volume is mounted.
@@ -213,8 +214,8 @@ pub enum Command {
     /// code 0: it is there again, or told. 1: it could not be brought back. 2: wrong usage.
     #[command(after_long_help = examples::UNDELETE)]
     Undelete(Undelete),
-    /// Tell the bytes that a directory takes, and the names in it; with --history also those that only
-    /// the past of them has
+    /// Tell the bytes that a directory takes, and the names in it; with --history also those that
+    /// only the past of them has
     ///
     /// A block counts once, for one of the files that have it. Those who take most come first; with
     /// --history, those whose past does. What was deleted counts where it had a name last. What

@@ -7,7 +7,7 @@ use crate::COMMIT_MAX;
 use crate::restoring::{report_value, restore_request};
 use axum::Router;
 use axum::body::{Body, HttpBody};
-use axum::extract::{Path, RawQuery, Request, State};
+use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
@@ -78,6 +78,10 @@ pub struct Daemon {
     pub counters: Counters,
 }
 
+/// The user who asks.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker(pub(crate) u32);
+
 /// State shared by all connections.
 struct Shared {
     daemon: Daemon,
@@ -110,6 +114,8 @@ pub(crate) fn router(daemon: Daemon) -> Router {
         .route("/snapshots/hold/{name}/{until}", post(hold_snapshot))
         .route("/restore", post(restore))
         .route("/history/forget", post(forget_history))
+        .route("/history/exclude", post(exclude_from_history))
+        .route("/history/include", post(include_in_history))
         .layer(from_fn(refuse_bodies))
         .with_state(Arc::new(shared))
 }
@@ -309,12 +315,31 @@ async fn hold_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)): P
     change(shared, move |vfs| vfs.hold_snapshot(&name, Timestamp(until))).await
 }
 
+/// Has the earlier content of files whose paths are like a pattern go soon.
+async fn exclude_from_history(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+    match query.as_deref().and_then(restore_request) {
+        Some(request) => change(shared, move |vfs| vfs.exclude_from_history(&request.path)).await,
+        None => text(StatusCode::BAD_REQUEST, "that is no pattern"),
+    }
+}
+
+async fn include_in_history(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+    match query.as_deref().and_then(restore_request) {
+        Some(request) => change(shared, move |vfs| vfs.include_in_history(&request.path)).await,
+        None => text(StatusCode::BAD_REQUEST, "that is no pattern"),
+    }
+}
+
 /// Takes the content of a file, by its path, out of the past.
-async fn forget_history(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+async fn forget_history(
+    State(shared): State<Arc<Shared>>,
+    Extension(Asker(user)): Extension<Asker>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let Some(request) = query.as_deref().and_then(restore_request) else {
         return text(StatusCode::BAD_REQUEST, "that is no path");
     };
-    match committing(shared, move |vfs| vfs.forget_history_by_order(&request.path)).await {
+    match committing(shared, move |vfs| vfs.forget_history_by_order(&request.path, user)).await {
         Ok(Ok(files)) => json(&json!({ "files": files })),
         Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,

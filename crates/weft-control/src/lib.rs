@@ -13,7 +13,7 @@ mod server;
 pub use answers::{Daemon, Kind};
 pub use client::{Answer, Method, Unanswered, ask};
 pub use directory::{DirectoryError, Socket, missing, remove_stale, sockets};
-pub use restoring::{forget_target, report_value, restore_target};
+pub use restoring::{forget_target, path_target, report_value, restore_target};
 pub use server::{Server, StartError};
 
 use std::time::Duration;

@@ -27,7 +27,12 @@ pub fn restore_target(request: &RestoreRequest) -> String {
 
 /// What a daemon is asked for to take the content of `path` out of the past.
 pub fn forget_target(path: &[u8]) -> String {
-    format!("/history/forget?path={}", hex(path))
+    path_target("/history/forget", path)
+}
+
+/// What a daemon is asked for to do what `order` says with `path`, or a pattern of paths.
+pub fn path_target(order: &str, path: &[u8]) -> String {
+    format!("{order}?path={}", hex(path))
 }
 
 /// The request that `query` is; none if it is none.

@@ -4,9 +4,9 @@
 //! request of the volume.
 
 use crate::COMMIT_MAX;
-use crate::answers::{ASKING_MAX, Daemon, router};
+use crate::answers::{ASKING_MAX, Asker, Daemon, router};
 use crate::directory::{self, DirectoryError};
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -143,9 +143,10 @@ async fn accept(listener: UnixListener, router: Router) {
         match listener.accept().await {
             Ok((stream, _)) if is_for(&stream) => {
                 let router = router.clone();
+                let user = peer(&stream);
                 tokio::spawn(async move {
                     // One that takes too long, or makes no sense, is closed.
-                    let _ = timeout(CONNECTION_MAX, answer(stream, router)).await;
+                    let _ = timeout(CONNECTION_MAX, answer(stream, router.layer(Extension(Asker(user))))).await;
                     drop(place);
                 });
             }
@@ -155,6 +156,11 @@ async fn accept(listener: UnixListener, router: Router) {
             Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
         }
     }
+}
+
+/// The user at the other end: who asks, as records tell.
+fn peer(stream: &UnixStream) -> u32 {
+    stream.peer_cred().map_or(u32::MAX, |peer| peer.uid())
 }
 
 /// True if this user or root is at the other end.

@@ -7,12 +7,14 @@
 
 mod build;
 mod carried;
+mod excluding;
 mod history;
 mod naming;
 mod syncs;
 mod time;
 mod yielding;
 
+pub(crate) use excluding::ExcludingState;
 pub(crate) use yielding::YieldingState;
 
 pub use history::Collected;
@@ -391,10 +393,10 @@ impl Vfs {
             MutexGuard::bump(&mut state);
             state.tree.evict();
         }
-        drop(state);
         if brings_back {
             self.forget_yieldable();
         }
+        drop(state);
         replaced.into_iter().for_each(|id| self.blocks.forget(id));
         if durability == Durability::Durable
             && is_stored
@@ -471,18 +473,16 @@ impl Vfs {
         // time.
         self.opaque.clear();
         let may_commit = self.state.lock().failure.is_none();
-        let mut has_yielded = false;
         if may_commit {
             // What fails is reported, and nothing is freed then.
             let _ = self.commit();
-            has_yielded = self.yield_history().unwrap_or_else(|error| {
+            if let Err(error) = self.yield_history() {
                 self.report("history does not yield", &error);
-                false
-            });
+            }
         }
         let space = self.store.reclaim()?;
         self.state.lock().space_free = space.bytes_free;
-        if has_yielded { Ok(()) } else { self.note_no_room(space.bytes_free) }
+        Ok(())
     }
 
     /// Waits until there is room for `bytes` more of changes, or a commit has ended, as long as

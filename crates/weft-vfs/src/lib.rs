@@ -10,6 +10,7 @@ pub mod blocking;
 mod cache;
 mod clock;
 mod commit;
+mod exclusions;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
 pub mod locks;
@@ -33,6 +34,7 @@ mod volume;
 pub use asker::{Asker, Asking, MAY_READ, MAY_SEARCH, MAY_WRITE, Subject, asking_user};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::Collected;
+pub use exclusions::excluded_patterns;
 pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decode as decode_entries};
@@ -40,8 +42,8 @@ pub use options::{AtimePolicy, HISTORY_NAME, Options};
 pub use past::{Lasting, MovingName, PAST_NODE_BYTES, PastInode, PastNode};
 pub use requester::{Requester, request_number, requester, set_requester};
 pub use restore::{
-    DeletedName, DeletedNames, Effect, PathEffect, RestoreError, RestoreReport, RestoreRequest, Target, Usage,
-    UsageBelow, deleted_names, usage_below,
+    DeletedName, DeletedNames, Effect, ForgottenRecord, PathEffect, RestoreError, RestoreReport, RestoreRequest,
+    Target, Usage, UsageBelow, deleted_names, forgotten_records, usage_below,
 };
 pub use secrets::Secret;
 pub use state::State;

@@ -11,16 +11,21 @@
 
 mod deleted;
 mod forgotten;
+mod last_names;
 mod newest;
 mod numbers;
 mod path;
 mod plan;
+mod records;
 mod report;
 mod rows;
 mod subtree;
 mod usage;
 
+pub(crate) use last_names::{LastNames, LastPlace};
+
 pub use deleted::{DeletedName, DeletedNames, deleted_names};
+pub use records::{ForgottenRecord, forgotten_records};
 pub use report::{Effect, PathEffect, RestoreReport};
 pub use usage::{Usage, UsageBelow, usage_below};
 

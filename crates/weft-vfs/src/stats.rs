@@ -74,8 +74,8 @@ pub struct Stats {
     pub commit_error: Option<String>,
     /// Changes that are missing as the kernel could not pass them on, in words; none if none are.
     pub failed_writeback: Option<String>,
-    /// Reason that there is no room for more, and nothing of history that could yield; none if there
-    /// is room.
+    /// Reason that there is no room for more, and nothing of history that could yield; none if
+    /// there is room.
     pub no_room: Option<String>,
     /// Bytes of history that would yield to the present, where that is counted: at least so many.
     pub yieldable_bytes: Option<u64>,

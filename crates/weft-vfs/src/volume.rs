@@ -3,7 +3,7 @@
 use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
-use crate::commit::{CommitState, ROWS_EAGER, Syncs, YieldingState};
+use crate::commit::{CommitState, ExcludingState, ROWS_EAGER, Syncs, YieldingState};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::opaque::{OpaqueLayer, Seen};
@@ -79,6 +79,8 @@ pub struct Vfs {
     pub(crate) history_tended_at: AtomicI64,
     /// The bytes that history would yield to the present.
     pub(crate) yielding: YieldingState,
+    /// What is excluded from history goes.
+    pub(crate) excluding: ExcludingState,
     pub(crate) synced_at: AtomicU64,
     pub(crate) log_appends: AtomicU64,
     pub(crate) bytes_read: AtomicU64,

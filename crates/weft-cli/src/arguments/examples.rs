@@ -74,6 +74,8 @@ Examples:
     weft history photos.weft
     weft history set photos.weft 'all 1d, hourly 7d, daily 30d'
     weft history forget /mnt/photos/secret.pdf
+    weft history exclude /mnt/photos 'target'
+    weft history exclude /mnt/photos --list
     weft history set photos.weft off";
 
 pub const SNAPSHOT: &str = "\

@@ -30,8 +30,33 @@ pub enum HistoryCommand {
     ///
     /// As of earlier commits the file is there, and empty: its earlier content, and that of all
     /// files that had this name. What it holds now stays. Refused while a snapshot that is held has
-    /// it. The log tells of it. Exit code 0: it is gone. 1: it could not be. 2: wrong usage.
+    /// it. 'weft history' lists a record of it. Exit code 0: it is gone. 1: it could not be. 2:
+    /// wrong usage.
     Forget(ForgetHistory),
+    /// Have the earlier content of build trees and the like go some minutes after it was replaced,
+    /// whatever the rule says
+    ///
+    /// As of earlier commits such files are there, and empty, as after 'weft history forget':
+    /// names, attributes and digests stay. A daemon that has the volume mounted or serves it does
+    /// that. What snapshots have stays. Exit code 0: it is set, or listed. 1: it could not be. 2:
+    /// wrong usage.
+    Exclude(ExcludeHistory),
+}
+
+#[derive(Args)]
+pub struct ExcludeHistory {
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
+    /// A name, anywhere in the volume, or a path from its root: of files, or of directories with
+    /// all in them, such as 'target' or 'src/*/build'; '*' and '?' are wildcards within a name
+    #[arg(required_unless_present = "list")]
+    pub pattern: Option<OsString>,
+    /// Exclude it no more
+    #[arg(long, requires = "pattern")]
+    pub remove: bool,
+    /// List the patterns
+    #[arg(long, conflicts_with_all = ["pattern", "remove"])]
+    pub list: bool,
 }
 
 #[derive(Args)]

@@ -1,25 +1,31 @@
 //! `weft history`.
 
 pub(super) mod costs;
+mod excluding;
 
+use super::transfer::path_as_json;
 use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
 use crate::daemons;
 use crate::mounted::volume_named;
 use crate::opened::{Opened, Settings};
-use crate::shown;
+use crate::{shown, size};
 use anyhow::{Context, Result};
 use costs::Costs;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use weft_store::{CommitNo, History, HistoryFor, OpenOptions, Pin, PinKind, Store};
-use weft_vfs::Vfs;
+use weft_vfs::{ForgottenRecord, Vfs, excluded_patterns, forgotten_records};
+
+/// Records of what was taken out that are printed for people.
+const FORGOTTEN_SHOWN: usize = 5;
 
 /// Tells what is kept of the past, or sets that.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match (&arguments.command, &arguments.volume) {
         (Some(HistoryCommand::Set(set)), _) => change(set)?,
         (Some(HistoryCommand::Forget(forget)), _) => super::restore::forget(&forget.path)?,
+        (Some(HistoryCommand::Exclude(exclude)), _) => excluding::run(exclude)?,
         (None, Some(volume)) => tell(volume, arguments.json)?,
         (None, None) => unreachable!("the parser demands one of them"),
     }
@@ -33,17 +39,26 @@ fn tell(volume: &Path, as_json: bool) -> Result<()> {
     super::sync::commit_first(volume, &location, "what was written since the last commit is not counted");
     let opened = engine.open_beside(OpenOptions::default());
     let opened = opened.with_context(|| format!("cannot open volume {location}"))?;
-    let mut kept = Kept::read(&*opened.store).with_context(|| format!("cannot read volume {location}"))?;
-    if let Some(kept) = &mut kept {
+    let what = || format!("cannot read volume {location}");
+    if let Some(mut kept) = Kept::read(&*opened.store).with_context(what)? {
         // A daemon that cannot be asked has told why already.
         let daemon = daemons::using(volume).ok().flatten();
         let status = daemon.and_then(|daemon| daemon.status.ok());
         kept.no_room = status.and_then(|status| status["no_room"].as_str().map(str::to_owned));
+        match as_json {
+            true => outln!("{:#}", kept.as_json()),
+            false => kept.print(),
+        }
+        return Ok(());
     }
-    match (kept, as_json) {
-        (kept, true) => outln!("{:#}", kept.as_ref().map_or(json!({ "rule": null }), Kept::as_json)),
-        (Some(kept), false) => kept.print(),
-        (None, false) => outln!("rule        off"),
+    // What was taken out before.
+    let forgotten = forgotten_records(&*opened.store).with_context(what)?;
+    if as_json {
+        let forgotten = forgotten.iter().map(forgotten_value).collect::<Vec<_>>();
+        outln!("{:#}", json!({ "rule": null, "forgotten": forgotten }));
+    } else {
+        outln!("rule        off");
+        print_forgotten(&forgotten);
     }
     Ok(())
 }
@@ -56,6 +71,10 @@ struct Kept {
     last: (CommitNo, String),
     pins: Vec<(Pin, String)>,
     costs: Option<Costs>,
+    /// What was taken out, the oldest first.
+    forgotten: Vec<ForgottenRecord>,
+    /// Patterns of paths that are excluded.
+    excluded: Vec<Vec<u8>>,
     /// The reason that its daemon has no room for new content.
     no_room: Option<String>,
 }
@@ -74,6 +93,8 @@ impl Kept {
             last: (last, made(last)?),
             pins: pins.collect::<weft_store::Result<_>>()?,
             costs: Costs::count(store)?,
+            forgotten: forgotten_records(store)?,
+            excluded: excluded_patterns(store)?,
             no_room: None,
             history,
         }))
@@ -90,6 +111,10 @@ impl Kept {
         if let Some(why) = &self.no_room {
             outln!("room        {}", shown::message(why));
         }
+        for pattern in &self.excluded {
+            outln!("excluded    {}", shown::message(&String::from_utf8_lossy(pattern)));
+        }
+        print_forgotten(&self.forgotten);
         for (pin, made) in &self.pins {
             let held = pin.held_until.map(|until| format!(", held until {}", shown::time(until))).unwrap_or_default();
             match pin.kind {
@@ -119,10 +144,41 @@ impl Kept {
             "first": commit(self.history.first, &self.first_made),
             "last": commit(self.last.0, &self.last.1),
             "no_room": self.no_room,
+            "excluded": self.excluded.iter().map(|pattern| String::from_utf8_lossy(pattern)).collect::<Vec<_>>(),
+            "forgotten": self.forgotten.iter().map(forgotten_value).collect::<Vec<_>>(),
             "costs": self.costs.as_ref().map(Costs::as_json),
             "pins": pins.collect::<Vec<_>>(),
         })
     }
+}
+
+/// Prints the last of what was taken out.
+fn print_forgotten(forgotten: &[ForgottenRecord]) {
+    let before = forgotten.len().saturating_sub(FORGOTTEN_SHOWN);
+    if before > 0 {
+        outln!("forgotten   {} more before these; --json lists all", before);
+    }
+    for record in &forgotten[before..] {
+        outln!(
+            "forgotten   {}: {}, {} of {}, as user {} asked for",
+            shown::time(record.time),
+            shown::message(&String::from_utf8_lossy(&record.path)),
+            shown::counted(record.versions, "version", "versions"),
+            size::show(record.bytes),
+            record.user
+        );
+    }
+}
+
+fn forgotten_value(record: &ForgottenRecord) -> Value {
+    let mut value = path_as_json(&record.path);
+    value.insert("time".into(), shown::exact_time(record.time).into());
+    value.insert("user".into(), record.user.into());
+    value.insert("files".into(), record.files.into());
+    value.insert("versions".into(), record.versions.into());
+    value.insert("bytes".into(), record.bytes.into());
+    value.insert("inodes".into(), record.inodes.iter().map(|ino| ino.0).collect::<Vec<_>>().into());
+    value.into()
 }
 
 fn change(arguments: &SetHistory) -> Result<()> {

@@ -82,7 +82,7 @@ fn forgotten(place: Place) -> Result<u64> {
         }
         Way::Alone(volume) => {
             let opened = Opened::open(&volume, Settings::default(), OpenOptions::default())?;
-            let files = opened.vfs.forget_history(&place.path);
+            let files = opened.vfs.forget_history(&place.path, rustix::process::geteuid().as_raw());
             opened.close()?;
             Ok(files?)
         }

@@ -98,6 +98,16 @@ macro_rules! told {
     };
 }
 
+/// Prints what is known of room for new content.
+fn print_room(volume: &Value) {
+    if let Some(bytes) = volume["yieldable_bytes"].as_u64() {
+        told!("history     {} would yield to new content", show(bytes));
+    }
+    if let Some(why) = volume["no_room"].as_str() {
+        told!("room        {why}");
+    }
+}
+
 fn print(stats: &Value) {
     let volume = &stats["volume"];
     let number = |name: &str| volume[name].as_u64().unwrap_or(0);
@@ -128,12 +138,7 @@ fn print(stats: &Value) {
     if let Some(error) = volume["commit_error"].as_str() {
         told!("            the newest failed: {error}");
     }
-    if let Some(bytes) = volume["yieldable_bytes"].as_u64() {
-        told!("history     {} would yield to new content", show(bytes));
-    }
-    if let Some(why) = volume["no_room"].as_str() {
-        told!("room        {why}");
-    }
+    print_room(volume);
     if let Some(seconds) = volume["unanswered_seconds"].as_u64() {
         told!("            the database server has not answered for {seconds} seconds");
     }

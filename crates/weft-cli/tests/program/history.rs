@@ -284,6 +284,90 @@ fn bytes_below_a_directory_count_once_and_its_past_where_it_was_last() {
 }
 
 #[test]
+fn what_is_taken_out_of_history_leaves_a_record() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let user = u64::from(rustix::process::geteuid().as_raw());
+        place.sh("mkdir d; seq 10000 >'d/a b'; \"$0\" sync .; seq 20000 >'d/a b'; \"$0\" sync .; echo >other; \"$0\" sync .").well();
+        assert_eq!(place.weft(&["history", "--json", "m"]).json()["forgotten"], serde_json::json!([]));
+        place.weft(&["snapshot", "create", "m", "one"]).well();
+        place.weft(&["history", "forget", "m/d/a b"]).well();
+        place.weft(&["history", "forget", "m/none"]).fails_with("no commit that is kept has a file /none");
+        let records = |volume: &str| place.weft(&["history", "--json", volume]).json()["forgotten"].clone();
+        let told = records("m");
+        let record = &told[0];
+        assert_eq!((record["path"].as_str(), record["user"].as_u64()), (Some("/d/a b"), Some(user)), "{told}");
+        assert_eq!((&record["files"], &record["inodes"]), (&1.into(), &serde_json::json!([record["inodes"][0]])));
+        assert!(record["versions"].as_u64() >= Some(1) && record["bytes"].as_u64() >= Some(48_894), "{told}");
+        assert!(place.weft(&["history", "m"]).well().contains(": /d/a b, "));
+        assert_eq!(place.sh("python3 -c 'import os; print(os.listxattr(\".\"))'").well(), "[]\n");
+        // It is there after a restoration, and is brought to other volumes.
+        place.weft(&["snapshot", "restore", "m", "one"]).well();
+        place.umount();
+        place.weft(&["history", "forget", &format!("{volume}:other")]).well();
+        let told = records(volume);
+        assert_eq!((told.as_array().map(Vec::len), &told[0]), (Some(2), record));
+        place.weft(&["history", "forget", &format!("{volume}:none")]).fails_with("no commit");
+        assert_eq!(records(volume), told);
+        place.weft(&["check", volume]).well();
+        place.sh(&format!("cd ..; \"$0\" send '{volume}' 2>/dev/null | \"$0\" receive w 2>/dev/null")).well();
+        assert_eq!(records("w"), told);
+    });
+}
+
+/// Waits until so many bytes are left that only the past has, and that no snapshot has.
+fn await_unpinned(place: &Place, volume: &str, bytes: u64) {
+    let begun = std::time::Instant::now();
+    while costs(place, volume).1 != bytes {
+        assert!(begun.elapsed().as_secs() < 60, "{:?}", costs(place, volume));
+    }
+}
+
+#[test]
+fn earlier_content_of_excluded_paths_goes_and_all_above_it_verifies() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let write = "head -c 100000 /dev/urandom";
+        place.sh("mkdir -p target/deep src kept").well();
+        place
+            .sh(&format!(
+                "for f in target/deep/a target/b target/c src/d src/e.o kept/f; do {write} >$f; done; \"$0\" sync ."
+            ))
+            .well();
+        let then = format!("@{}", committed(place));
+        let digest = |path: &str| place.weft(&["digest", "--at", &then, path]).well();
+        let before = digest("m/src");
+        place.sh("rm -r target/deep; echo >target/b; rm src/d src/e.o; \"$0\" sync .").well();
+        assert_eq!(costs(place, "m").1, 400_000);
+        // A snapshot has the content that is there now, and not what was there before.
+        place.sh(&format!("{write} >target/s; \"$0\" sync .; {write} >target/s")).well();
+        place.weft(&["snapshot", "create", "m", "zero"]).well();
+        place.sh("chmod 700 target/s; \"$0\" sync .").well();
+        assert_eq!(costs(place, "m").1, 500_000);
+        place.weft(&["history", "exclude", "m", "[x]"]).fails_with("within a name");
+        place.weft(&["history", "exclude", "m", "target/"]).well();
+        place.weft(&["history", "exclude", "m", "/src/*.o"]).well();
+        assert_eq!(place.weft(&["history", "exclude", "m", "--list"]).well(), "target/\n/src/*.o\n");
+        await_unpinned(place, "m", 200_000);
+        place.same("cat .weft/at/zero/target/s", "cat target/s");
+        assert_eq!(place.weft(&["cat", "--at", &then, "m/target/b"]).well(), "");
+        assert!(!place.sh(&format!("head -c 9 ../m/.weft/at/{then}/src/d | base64")).well().is_empty());
+        assert_eq!(digest("m/src"), before, "names and digests are those of then");
+        // What a snapshot has stays.
+        place.weft(&["snapshot", "create", "m", "one"]).well();
+        place.sh(&format!("echo >target/c; {write} >target/new; \"$0\" sync .; rm target/new; \"$0\" sync .")).well();
+        place.weft(&["history", "exclude", "m", "--remove", "/src/*.o"]).well();
+        place.weft(&["history", "exclude", "m", "--remove", "/src/*.o"]).fails_with("it was not excluded");
+        await_unpinned(place, "m", 200_000);
+        assert_eq!(costs(place, "m").2, 100_000);
+        assert_eq!(place.weft(&["history", "--json", "m"]).json()["excluded"], serde_json::json!(["target/"]));
+        place.umount();
+        place.weft(&["history", "exclude", volume, "*.tmp"]).well();
+        assert_eq!(place.weft(&["history", "exclude", volume, "--list"]).well(), "target/\n*.tmp\n");
+    });
+}
+
+#[test]
 fn a_volume_whose_history_was_set_after_a_crash_has_lost_nothing() {
     let Some(place) = Place::to_mount() else { return };
     place.weft(&["init", "--history", "off", "v"]).well();

@@ -9,7 +9,7 @@
 use super::{History, PastStore, PinKind};
 use crate::error::Result;
 use crate::row::{BlockId, CommitNo, Ino};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Blocks with several references that one count tells apart; what is beyond belongs to the
 /// present.
@@ -104,6 +104,9 @@ pub struct PastCosts {
     pub rows: PastBytes,
     /// All of them by inode, where that was asked for: a block counts for one of its files.
     pub by_inode: FxHashMap<Ino, u64>,
+    /// Inodes of which a snapshot has content that later commits replaced, where that was asked
+    /// for.
+    pub pinned_inodes: FxHashSet<Ino>,
     /// False if so many blocks have several references that some of them were left out.
     pub is_complete: bool,
 }
@@ -223,6 +226,12 @@ impl PastCount {
         }
     }
 
+    fn note_pinned(&mut self, ino: Ino, is_pinned: bool) {
+        if is_pinned && self.counted == Counted::ByInode {
+            self.costs.pinned_inodes.insert(ino);
+        }
+    }
+
     fn is_pinned(&self, (since, until): (CommitNo, CommitNo)) -> bool {
         let first = self.snapshots.partition_point(|commit| *commit < since);
         self.snapshots.get(first).is_some_and(|commit| *commit < until)
@@ -231,6 +240,7 @@ impl PastCount {
     fn add_extent(&mut self, extent: &PastExtent) {
         self.versions += 1;
         let is_pinned = self.is_pinned(extent.held);
+        self.note_pinned(extent.ino, is_pinned);
         if extent.references <= 1 {
             return self.count(extent.ino, extent.length, is_pinned);
         }
@@ -248,7 +258,9 @@ impl PastCount {
 
     fn add_content(&mut self, content: &PastContent) {
         self.versions += 1;
-        self.costs.rows.add(content.length, self.is_pinned(content.held));
+        let is_pinned = self.is_pinned(content.held);
+        self.note_pinned(content.ino, is_pinned);
+        self.costs.rows.add(content.length, is_pinned);
         self.charge(content.ino, content.length);
     }
 }

@@ -180,6 +180,9 @@ impl Vfs {
         let before = free(self)?;
         for round in 0..YIELDS_MAX {
             if !self.yield_some(&turn, round)? {
+                if round == 0 && turn.in_doubt.is_none() && !self.needs_past() {
+                    self.note_no_room(before)?;
+                }
                 return Ok(round > 0);
             }
             if free(self)?.saturating_sub(before) >= YIELDED_ENOUGH {

@@ -1,9 +1,9 @@
 //! The bytes that history would yield to the present: df(1) counts them as free.
 //!
 //! They are counted in the background, in bounded steps between commits, and counted anew now and
-//! then while commits are made, the more seldom the longer it takes. What is given back meanwhile is taken off. What commits add to the
-//! past is not known before the next count, and nothing is known after a change of snapshots or a
-//! restoration: then less is told than there is, never more.
+//! then while commits are made, the more seldom the longer it takes. What is given back meanwhile
+//! is taken off. What commits add to the past is not known before the next count, and nothing is
+//! known after a change of snapshots or a restoration: then less is told than there is, never more.
 
 use crate::volume::Vfs;
 use parking_lot::Mutex;
@@ -82,8 +82,8 @@ impl Vfs {
         Some(known.bytes.saturating_sub(given_back.saturating_sub(known.given_back)))
     }
 
-    /// Has the bytes counted anew that history would yield, after a commit that changed what snapshots
-    /// hold, or brought something of the past back.
+    /// Has the bytes counted anew that history would yield, after a commit that changed what
+    /// snapshots hold, or brought something of the past back.
     pub(crate) fn forget_yieldable(&self) {
         let mut yielding = self.yielding.lock();
         (yielding.known, yielding.counting, yielding.next_at, yielding.no_room) = (None, None, 0, None);

@@ -10,8 +10,9 @@ use weft_store::{HistoryChange, Ino, Timestamp};
 impl Vfs {
     /// Takes the content of all files that had the name `path` out of the past, as far as later
     /// commits replaced it, and gives its space back: as of earlier commits they are empty. Returns
-    /// how many files that were. Refused if a snapshot that is held has one of them.
-    pub fn forget_history(&self, path: &[u8]) -> Restoring<u64> {
+    /// how many files that were. A record is left that `user` asked for it. Refused if a snapshot
+    /// that is held has one of them.
+    pub fn forget_history(&self, path: &[u8], user: u32) -> Restoring<u64> {
         let path = VolumePath::parse(path)?;
         // What is there now is the present's.
         self.commit_durably()?;
@@ -19,26 +20,42 @@ impl Vfs {
         if files.is_empty() {
             return refused(format!("no commit that is kept has a file {}", shown(path.names())));
         }
+        if let Some(name) = self.held_with(&files, self.now())? {
+            return refused(held_by(&name));
+        }
+        // It is committed before what it tells of.
+        let record = self.record_forgotten(&path, &files, user)?;
+        let forgotten = self.empty(&files);
+        if forgotten.is_err() {
+            self.keep(&record, None)?;
+        }
+        forgotten?;
+        Ok(files.len() as u64)
+    }
+
+    /// Takes the content of `files` out of the past. Refused as of [`Vfs::forget_history`].
+    fn empty(&self, files: &[Ino]) -> Restoring<()> {
         let mut held = None;
         let done = self.change_history(|_, now| {
-            held = self.held_with(&files, now)?;
+            held = self.held_with(files, now)?;
             let all = files.iter().map(|ino| HistoryChange::Empty(*ino));
             Ok(if held.is_none() { all.collect() } else { Vec::new() })
         });
         if let Some(name) = held {
-            return refused(format!("snapshot '{name}' is held and has it"));
+            return refused(held_by(&name));
         }
         done?;
         files.iter().for_each(|ino| self.past_content_gone(*ino));
         self.store.reclaim()?;
-        Ok(files.len() as u64)
+        Ok(())
     }
 
-    /// The same, and logs it: for a daemon, whose log tells what became of its volume.
-    pub fn forget_history_by_order(&self, path: &[u8]) -> Restoring<u64> {
-        let count = self.forget_history(path)?;
+    /// The same as [`Vfs::forget_history`], and logs it: for a daemon, whose log tells what became
+    /// of its volume.
+    pub fn forget_history_by_order(&self, path: &[u8], user: u32) -> Restoring<u64> {
+        let count = self.forget_history(path, user)?;
         let path = String::from_utf8_lossy(path);
-        tracing::info!("the content of {path} was taken out of history ({count} files), as a user asked for");
+        tracing::info!("the content of {path} was taken out of history ({count} files), as user {user} asked for");
         Ok(count)
     }
 
@@ -57,4 +74,9 @@ impl Vfs {
         }
         Ok(None)
     }
+}
+
+/// The reason that a file stays.
+fn held_by(snapshot: &str) -> String {
+    format!("snapshot '{snapshot}' is held and has it")
 }

@@ -6,6 +6,7 @@ use super::report::{Effect, OUTSIDE_MAX, RestoreReport};
 use super::rows::{Blocks, Rows};
 use super::subtree::Subtree;
 use super::{RestoreError, RestoreRequest, Restoring, Target, refused};
+use crate::secrets::KEPT;
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -401,7 +402,8 @@ impl Planner<'_> {
     fn changed_xattrs(&self, then: &InodeRow, now: &InodeRow) -> Restoring<Option<RestoredXattrs>> {
         let (mut new, old) = (self.then.xattrs(then)?, self.now.xattrs(now)?);
         if now.ino == Ino::ROOT {
-            let controls = |name: &Name| weft_attributes::is_reserved(name.as_bytes());
+            let is_own = |name: &[u8]| name.starts_with(KEPT) || weft_attributes::is_reserved(name);
+            let controls = |name: &Name| is_own(name.as_bytes());
             new.retain(|name, _| !controls(name));
             new.extend(
                 old.iter().filter(|(name, _)| controls(name)).map(|(name, value)| (name.clone(), value.clone())),

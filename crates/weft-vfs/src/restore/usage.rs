@@ -3,6 +3,7 @@
 //! A block counts once, for one of the files that have it. What was deleted counts where it had a
 //! name last; a directory on the way may be gone, too.
 
+use super::last_names::{LastNames, LastPlace};
 use super::newest;
 use super::path::{VolumePath, shown};
 use super::rows::Rows;
@@ -224,7 +225,11 @@ impl Walk<'_> {
         let mut costly = costs.by_inode.keys().copied().collect::<Vec<_>>();
         costly.sort_unstable();
         let alive = self.rows(&costly)?;
-        let last = LastNames::read(self.store, |ino| costs.by_inode.contains_key(&ino))?;
+        let mut last = LastNames::default();
+        let mut after = Some(NameKey::default());
+        while let Some(key) = after {
+            after = last.read_more(self.store, &key, VERSIONS_READ, |ino| costs.by_inode.contains_key(&ino))?;
+        }
         for ino in costly {
             let bytes = costs.by_inode[&ino];
             let is_alive = alive.get(&ino).is_some_and(|row| row.nlink > 0);
@@ -252,7 +257,8 @@ impl Walk<'_> {
         }
         let mut at = ino;
         for _ in 0..DEPTH_MAX {
-            let (parent, name) = last.0.get(&at).map(|(_, parent, name)| (*parent, name))?;
+            let LastPlace { parent, name, .. } = last.place(at)?;
+            let parent = *parent;
             if self.top.place.as_ref().is_some_and(|(above, own)| *above == parent && own == name) && at == ino {
                 // Another one had the name of the top.
                 return Some(None);
@@ -266,28 +272,5 @@ impl Walk<'_> {
             at = parent;
         }
         None
-    }
-}
-
-/// The last names that inodes lost: the commit that took each, the directory and the name.
-struct LastNames(FxHashMap<Ino, (CommitNo, Ino, Vec<u8>)>);
-
-impl LastNames {
-    /// Reads those of directories, and of inodes for which `is_asked` is true.
-    fn read(store: &dyn Store, is_asked: impl Fn(Ino) -> bool) -> Restoring<LastNames> {
-        let mut last = FxHashMap::<Ino, (CommitNo, Ino, Vec<u8>)>::default();
-        let mut after = NameKey::default();
-        loop {
-            let names = store.past_names(&after, VERSIONS_READ)?;
-            let Some(end) = names.last() else { return Ok(LastNames(last)) };
-            after = end.key.clone();
-            for name in names.into_iter().filter(|name| name.is_directory || is_asked(name.ino)) {
-                let NameKey { parent, name: spelt, until, .. } = name.key;
-                let known = last.get(&name.ino).is_some_and(|(later, ..)| *later >= until);
-                if !known {
-                    last.insert(name.ino, (until, parent, spelt));
-                }
-            }
-        }
     }
 }

@@ -4,7 +4,7 @@ use super::unapplied::Purpose;
 use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
-use crate::commit::{CommitState, YieldingState};
+use crate::commit::{CommitState, ExcludingState, YieldingState};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::opaque::{Layer, Seen};
@@ -128,6 +128,7 @@ impl Vfs {
             tried_at: AtomicI64::new(last.map_or(0, |row| row.time.0)),
             history_tended_at: AtomicI64::new(i64::MIN),
             yielding: YieldingState::default(),
+            excluding: ExcludingState::default(),
             // As if the last sync were long ago.
             synced_at: AtomicU64::new(0),
             log_appends: AtomicU64::new(0),
@@ -310,6 +311,7 @@ fn commit_loop(vfs: &Weak<Vfs>) {
         };
         vfs.tend_history();
         vfs.count_yieldable();
+        vfs.tend_exclusions();
         if is_idle {
             // Nobody writes: others have more use for the memory.
             pool::release();

@@ -10,7 +10,7 @@ use weft_store::{At, HistoryChange, HistoryFor, Moment, Timestamp, VolumeOptions
 use weft_testkit::{Calls, CrashStore, Faults};
 use weft_vfs::{
     Caller, CommitNo, Effect, Ino, Kind, MakeNode, ManualClock, Options, RenameMode, RestoreReport, RestoreRequest,
-    SetAttributes, SetXattr, Target, Vfs, Writer,
+    SetAttributes, SetXattr, Target, Vfs, Writer, forgotten_records,
 };
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -486,9 +486,13 @@ fn a_file_that_is_taken_out_of_history_is_empty_in_it() {
     volume.chmod("/d/small", 0o600);
     let last = volume.commit();
     assert!(volume.store.block_count() > blocks);
-    let forget = |path: &str| volume.vfs.forget_history(path.as_bytes()).map_err(|error| error.to_string());
+    let forget = |path: &str| volume.vfs.forget_history(path.as_bytes(), 7).map_err(|error| error.to_string());
     assert_eq!(forget("/d/large"), Ok(1));
     assert_eq!(forget("/d/small"), Ok(1));
+    let records = forgotten_records(&*volume.store).expect("readable");
+    let told = records.iter().map(|record| (&record.path[..], record.user));
+    assert_eq!(told.collect::<Vec<_>>(), [(&b"/d/large"[..], 7), (b"/d/small", 7)]);
+    assert!(records.iter().all(|record| (record.files, record.versions) == (1, 1)), "{records:?}");
     assert!(forget("/d/sub").expect_err("a directory").contains("no commit that is kept has a file"));
     let mut then = tree(&volume.as_of(first), "/d");
     assert!(then["/large"].content.is_empty() && then["/small"].content.is_empty());
@@ -513,7 +517,7 @@ fn what_was_taken_out_of_history_replaces_nothing() {
     volume.put("/d/empty", b"");
     volume.commit();
     for path in ["/d/large", "/d/small"] {
-        volume.vfs.forget_history(path.as_bytes()).expect("forgotten");
+        volume.vfs.forget_history(path.as_bytes(), 7).expect("forgotten");
     }
     for (path, target) in [("/d/large", Target::Place), ("/d/small", Target::EmptyPlace { with_parents: false })] {
         let error = volume.try_restore(path, first, target).expect_err("nothing of it is left");
