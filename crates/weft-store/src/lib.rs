@@ -55,9 +55,10 @@ pub use location::Location;
 pub use missing::refuse_rootless;
 pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use past::{
-    At, ChangedExtent, ChangedNames, Counted, ExtentKey, History, HistoryChange, HistoryFor, InvalidMoment,
-    KeptCommits, Moment, NameKey, PastBytes, PastContent, PastCosts, PastCount, PastExtent, PastFilter, PastName,
-    PastStore, Pin, PinKind, VersionCounts, no_history,
+    At, ChangedExtent, ChangedNames, Counted, ExtentKey, FORGOTTEN, FORGOTTEN_BYTES_MAX, FORGOTTEN_MAX,
+    FORGOTTEN_TOTAL_MAX, History, HistoryChange, HistoryFor, InvalidMoment, KeptCommits, Moment, NameKey, PastBytes,
+    PastContent, PastCosts, PastCount, PastExtent, PastFilter, PastName, PastStore, Pin, PinKind, VersionCounts,
+    no_history,
 };
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;

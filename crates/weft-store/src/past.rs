@@ -8,6 +8,7 @@
 mod at;
 mod costs;
 mod difference;
+mod forgotten;
 mod kept;
 mod moment;
 
@@ -15,6 +16,7 @@ pub use at::{At, PastFilter};
 pub use costs::{
     Counted, ExtentKey, NameKey, PastBytes, PastContent, PastCosts, PastCount, PastExtent, PastName, VersionCounts,
 };
+pub use forgotten::{FORGOTTEN, FORGOTTEN_BYTES_MAX, FORGOTTEN_MAX, FORGOTTEN_TOTAL_MAX};
 pub use kept::KeptCommits;
 pub(crate) use moment::Rfc3339;
 pub use moment::{InvalidMoment, Moment};

@@ -209,6 +209,20 @@ fn what_was_brought_back_is_a_change_and_what_was_forgotten_is_not_sent() {
         said.could_not(&["secret", "as of commit", "was taken out of history"]);
     }
     send(&place, &["v@second"], "later");
+    // The record comes along. What else the volume keeps for itself does not.
+    place.weft(&["history", "exclude", "m", "target"]).well();
+    snapshot("third");
+    send(&place, &["v@third"], "third");
+    receive(&place, &["x"], "third").well();
+    send(&place, &["v@third", "--from", "second"], "more");
+    receive(&place, &["w"], "more").well();
+    let history = |volume: &str| place.weft(&["history", "--json", volume]).json();
+    assert_eq!(history("m")["excluded"], serde_json::json!(["target"]));
+    for received in ["w", "x"] {
+        let forgotten = &history(received)["forgotten"];
+        assert_eq!((&forgotten[0]["path"], &forgotten[1]), (&"/secret".into(), &serde_json::Value::Null));
+        assert_eq!(place.weft(&["history", "exclude", received, "--list"]).well(), "");
+    }
     place.umount();
 }
 

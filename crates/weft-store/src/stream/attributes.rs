@@ -1,10 +1,23 @@
-//! Bounds of the extended attributes that a stream brings: those of setxattr(2) on a mount.
+//! The extended attributes that a stream has: those that setxattr(2) sets on a mount, with its
+//! bounds, and records of what was taken out of history.
+//!
+//! All else that a volume keeps for itself on its root is of the place where it is: keys that sign
+//! handles, clients with locks, paths whose history goes early. A stream from elsewhere must decide
+//! none of that.
 
 use super::wrong;
 use crate::Name;
 use crate::error::Result;
-use crate::row::InodeRow;
+use crate::past::{FORGOTTEN, FORGOTTEN_BYTES_MAX, FORGOTTEN_MAX, FORGOTTEN_TOTAL_MAX};
+use crate::row::{Ino, InodeRow};
+use crate::store::Store;
 use weft_digest::Kind;
+
+/// Attributes of an inode.
+pub(super) type Xattrs = Vec<(Name, Vec<u8>)>;
+
+/// Begins the names of attributes that a volume keeps for itself.
+const OWN: &[u8] = b"weft.";
 
 /// Most bytes in a value (`XATTR_SIZE_MAX` of Linux).
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -17,20 +30,47 @@ const VALUES_BYTES_MAX: usize = (1 << 20) + VALUE_BYTES_MAX;
 /// itself gives.
 const NAMES_BYTES_MAX: usize = 68 << 10;
 
+/// Digits of the time in the name of a record.
+const TIME_DIGITS: usize = 20;
+
 /// Bytes of attributes of an inode.
 #[derive(Default)]
 pub(super) struct Total {
     names: usize,
     values: usize,
+    records: usize,
+    record_bytes: usize,
 }
 
 impl Total {
     /// Adds an attribute. False if an inode cannot have as many bytes of them.
     pub(super) fn add(&mut self, name: &Name, value_len: usize) -> bool {
+        if name.as_bytes().starts_with(FORGOTTEN) {
+            self.records += 1;
+            self.record_bytes += value_len;
+            return self.records <= FORGOTTEN_MAX && self.record_bytes <= FORGOTTEN_TOTAL_MAX;
+        }
         self.names += name.as_bytes().len() + 1;
         self.values += value_len;
         self.names <= NAMES_BYTES_MAX && self.values <= VALUES_BYTES_MAX
     }
+}
+
+/// True if `name` is that of a record of what was taken out of history.
+fn is_record(name: &[u8]) -> bool {
+    let time = name.strip_prefix(FORGOTTEN);
+    time.is_some_and(|time| time.len() == TIME_DIGITS && time.iter().all(u8::is_ascii_digit))
+}
+
+/// Returns the attributes of inode `row` of `store` that are sent, and the row as it is sent: it
+/// counts these alone.
+pub(super) fn sent(store: &dyn Store, row: &InodeRow) -> Result<(InodeRow, Xattrs)> {
+    let mut all = if row.has_xattrs() { store.xattrs(row.ino)? } else { Vec::new() };
+    let before = all.len();
+    let is_sent = |name: &[u8]| !name.starts_with(OWN) || is_record(name);
+    all.retain(|(name, _)| row.ino != Ino::ROOT || is_sent(name.as_bytes()));
+    let left_out = u32::try_from(before - all.len()).unwrap_or(u32::MAX);
+    Ok((InodeRow { xattrs: row.xattrs.saturating_sub(left_out), ..row.clone() }, all))
 }
 
 /// Refuses an attribute that the inode `row` cannot have.
@@ -38,6 +78,7 @@ pub(super) fn refuse(row: &InodeRow, name: &Name, value: &[u8]) -> Result<()> {
     let is_kept = match name.as_bytes() {
         b"system.posix_acl_access" => !matches!(row.kind, Kind::Symlink | Kind::Transformation) && is_acl(value),
         b"system.posix_acl_default" => row.kind == Kind::Directory && is_acl(value),
+        name if row.ino == Ino::ROOT && is_record(name) => value.len() <= FORGOTTEN_BYTES_MAX,
         name => [b"user.".as_slice(), b"trusted.", b"security."]
             .iter()
             .any(|space| name.starts_with(space) && name.len() > space.len()),

@@ -1,5 +1,6 @@
 //! What a commit changed of the tree of an earlier one, found by the versions of rows, and sent.
 
+use super::attributes::{self, Xattrs};
 use super::record::Record;
 use super::send::Sender;
 use crate::error::Result;
@@ -109,8 +110,10 @@ impl Sender<'_, '_> {
     ) -> Result<()> {
         self.refuse_forgotten(before, old)?;
         self.refuse_forgotten(&*self.to, new)?;
-        self.row(new, Some(old))?;
-        self.changed_xattrs(before, (old, new))?;
+        let ((old_sent, old_xattrs), (new_sent, xattrs)) =
+            (attributes::sent(before, old)?, attributes::sent(&*self.to, new)?);
+        self.row(&new_sent, Some(&old_sent))?;
+        self.changed_xattrs(old_xattrs, xattrs)?;
         if new.kind != Kind::File {
             return Ok(());
         }
@@ -127,12 +130,9 @@ impl Sender<'_, '_> {
         Ok(())
     }
 
-    fn changed_xattrs(&mut self, before: &dyn Store, (old, new): (&InodeRow, &InodeRow)) -> Result<()> {
-        let all = |store: &dyn Store, row: &InodeRow| -> Result<BTreeMap<_, _>> {
-            Ok(if row.has_xattrs() { store.xattrs(row.ino)?.into_iter().collect() } else { BTreeMap::new() })
-        };
-        let mut old = all(before, old)?;
-        for (name, value) in all(&*self.to, new)? {
+    fn changed_xattrs(&mut self, old: Xattrs, new: Xattrs) -> Result<()> {
+        let mut old = old.into_iter().collect::<BTreeMap<_, _>>();
+        for (name, value) in new {
             if old.remove(&name).as_ref() != Some(&value) {
                 self.out.put(&Record::Xattr { name, value: Some(value) })?;
             }

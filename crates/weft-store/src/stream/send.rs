@@ -1,5 +1,6 @@
 //! Sending: rows and blocks become records.
 
+use super::attributes;
 use super::codec::{RecordWriter, row_digest};
 use super::extents;
 use super::frame::FrameWriter;
@@ -223,11 +224,10 @@ impl<'a, 'o> Sender<'a, 'o> {
     /// Sends an inode with all that it has, but names.
     pub(super) fn inode(&mut self, row: &InodeRow, base: Option<&InodeRow>) -> Result<()> {
         self.refuse_forgotten(&*self.to, row)?;
-        self.row(row, base)?;
-        if row.has_xattrs() {
-            for (name, value) in self.to.xattrs(row.ino)? {
-                self.out.put(&Record::Xattr { name, value: Some(value) })?;
-            }
+        let (sent, xattrs) = attributes::sent(&*self.to, row)?;
+        self.row(&sent, base)?;
+        for (name, value) in xattrs {
+            self.out.put(&Record::Xattr { name, value: Some(value) })?;
         }
         if row.kind != Kind::File || row.inline.is_some() || row.allocated == 0 {
             return Ok(());

@@ -511,6 +511,50 @@ fn attributes_that_no_mount_sets_are_refused() {
 }
 
 #[test]
+fn records_of_what_was_taken_out_of_history_come_along_and_nothing_else_of_the_volume() {
+    use crate::past::{FORGOTTEN_BYTES_MAX, FORGOTTEN_MAX};
+    let directory = tempfile::tempdir().expect("a directory");
+    let with = |at: usize, attributes: &[(String, usize)], place: &str| {
+        let mut tree = tree();
+        let Record::Inode { row, .. } = &mut tree[at] else { panic!("no inode") };
+        row.xattrs = u32::try_from(attributes.len()).expect("few");
+        let attributes = attributes.iter().map(|(name, length)| xattr(name, Some(&"x".repeat(*length))));
+        let attributes = attributes.collect::<Vec<_>>();
+        tree.splice(at + 1..at + 1, attributes.clone());
+        let (store, from) = base(&directory.path().join(place));
+        let ino = if at == 0 { 1 } else { 18 };
+        let mut changed = vec![changed(&self::row(&*store, ino), |row| row.xattrs = attributes.len() as u32)];
+        changed.extend(attributes);
+        (whole(&tree), changes(&*store, from, &changed))
+    };
+    let records = |count: usize, length: usize| {
+        (0..count).map(|time| (format!("weft.forgotten.{time:020}"), length)).collect::<Vec<_>>()
+    };
+    for (place, of) in [("many", records(FORGOTTEN_MAX, 1000)), ("long", records(2, FORGOTTEN_BYTES_MAX))] {
+        let (whole, changes) = with(0, &of, place);
+        whole.and(changes).expect("received");
+    }
+    let own = |name: &str| vec![(name.to_owned(), 32)];
+    for (number, (at, attributes)) in [
+        (0, records(FORGOTTEN_MAX + 1, 10)),
+        (0, records(100, FORGOTTEN_BYTES_MAX)),
+        (0, records(1, FORGOTTEN_BYTES_MAX + 1)),
+        (5, records(1, 10)),
+        (0, own("weft.forgotten.1")),
+        (0, own("weft.forgotten.x0000000000000000000")),
+        (0, own("weft.secret.handles")),
+        (0, own("weft.exclude")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (whole, changes) = with(at, &attributes, &number.to_string());
+        refused(whole);
+        refused(changes);
+    }
+}
+
+#[test]
 fn an_inode_has_no_more_bytes_of_attributes_than_a_mount_takes() {
     let with = |count: u32, length: usize| {
         let names = (0..count).map(|number| format!("user.{number:05}"));
