@@ -57,8 +57,8 @@ pub use name::{InvalidName, NAME_BYTES_MAX, Name};
 pub use past::{
     At, ChangedExtent, ChangedNames, Counted, ExtentKey, FORGOTTEN, FORGOTTEN_BYTES_MAX, FORGOTTEN_MAX,
     FORGOTTEN_TOTAL_MAX, History, HistoryChange, HistoryFor, InvalidMoment, KeptCommits, Moment, NameKey, PastBytes,
-    PastContent, PastCosts, PastCount, PastExtent, PastFilter, PastName, PastStore, Pin, PinKind, VersionCounts,
-    no_history,
+    PastContent, PastCosts, PastCount, PastExtent, PastFilter, PastName, PastStore, PastVersion, Pin, PinKind,
+    VersionCounts, no_history,
 };
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;

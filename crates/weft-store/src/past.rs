@@ -14,7 +14,8 @@ mod moment;
 
 pub use at::{At, PastFilter};
 pub use costs::{
-    Counted, ExtentKey, NameKey, PastBytes, PastContent, PastCosts, PastCount, PastExtent, PastName, VersionCounts,
+    Counted, ExtentKey, NameKey, PastBytes, PastContent, PastCosts, PastCount, PastExtent, PastName, PastVersion,
+    VersionCounts,
 };
 pub use forgotten::{FORGOTTEN, FORGOTTEN_BYTES_MAX, FORGOTTEN_MAX, FORGOTTEN_TOTAL_MAX};
 pub use kept::KeptCommits;
@@ -223,6 +224,12 @@ pub trait PastStore: RowStore {
     /// Up to `limit` versions of content behind that of an inode which a commit replaced, in the
     /// order of both.
     fn past_contents(&self, _after: (Ino, CommitNo), _limit: usize) -> Result<Vec<PastContent>> {
+        Err(no_history())
+    }
+
+    /// Up to `limit` versions of attributes behind that of an inode which a commit replaced, in the
+    /// order of both.
+    fn past_versions(&self, _after: (Ino, CommitNo), _limit: usize) -> Result<Vec<PastVersion>> {
         Err(no_history())
     }
 

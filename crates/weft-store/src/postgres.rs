@@ -63,7 +63,9 @@ use crate::digests::ZeroValues;
 use crate::disk_cache::{DiskCache, DiskCacheStats};
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Snapshot;
-use crate::past::{ExtentKey, History, NameKey, PastContent, PastExtent, PastName, PastStore, Pin, VersionCounts};
+use crate::past::{
+    ExtentKey, History, NameKey, PastContent, PastExtent, PastName, PastStore, PastVersion, Pin, VersionCounts,
+};
 use crate::round_trips::{Class, RoundTrips};
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Span, Timestamp};
 use crate::store::{
@@ -502,6 +504,10 @@ impl PastStore for PostgresStore {
 
     fn past_contents(&self, after: (Ino, CommitNo), limit: usize) -> Result<Vec<PastContent>> {
         self.read(Class::Inodes, |connection| costs::contents(connection, after, limit))
+    }
+
+    fn past_versions(&self, after: (Ino, CommitNo), limit: usize) -> Result<Vec<PastVersion>> {
+        self.read(Class::Inodes, |connection| costs::versions(connection, after, limit))
     }
 
     fn past_names(&self, after: &NameKey, limit: usize) -> Result<Vec<PastName>> {

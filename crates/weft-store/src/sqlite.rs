@@ -97,8 +97,8 @@ use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
 use crate::past::{
-    ChangedExtent, ChangedNames, ExtentKey, History, NameKey, PastContent, PastExtent, PastName, PastStore, Pin,
-    VersionCounts,
+    ChangedExtent, ChangedNames, ExtentKey, History, NameKey, PastContent, PastExtent, PastName, PastStore,
+    PastVersion, Pin, VersionCounts,
 };
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, ListedRow, NameRow, Span, Timestamp};
 use crate::store::{
@@ -389,6 +389,10 @@ impl PastStore for SqliteStore {
         self.readers.with(|connection| costs::contents(connection, after, limit))
     }
 
+    fn past_versions(&self, after: (Ino, CommitNo), limit: usize) -> Result<Vec<PastVersion>> {
+        self.readers.with(|connection| costs::versions(connection, after, limit))
+    }
+
     fn past_names(&self, after: &NameKey, limit: usize) -> Result<Vec<PastName>> {
         self.readers.with(|connection| costs::names(connection, after, limit))
     }
@@ -447,6 +451,8 @@ impl Maintenance for SqliteStore {
 
     fn reclaim(&self) -> Result<Space> {
         let _rights = self.rights()?;
+        // What an idle connection still sees would keep the log from being copied, and emptied.
+        self.readers.end_transactions();
         let ongoing = self.writer.lock().give_back();
         if let Some(ongoing) = ongoing {
             ongoing.wait();

@@ -5,6 +5,7 @@
 //! time. If one fails, all that it held counts as changed again, and nothing is lost. Lock order:
 //! commit, log, state.
 
+mod background;
 mod build;
 mod carried;
 mod excluding;

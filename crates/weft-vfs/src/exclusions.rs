@@ -49,7 +49,7 @@ impl Exclusion {
     }
 
     /// True if it is of the path that has these names from the root, or of a directory on the way.
-    pub(crate) fn is_of(&self, path: &[Vec<u8>]) -> bool {
+    pub(crate) fn is_of(&self, path: &[&[u8]]) -> bool {
         if !self.is_from_root {
             return path.iter().any(|name| is_like(name, &self.names[0]));
         }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn is_of(pattern: &str, path: &str) -> bool {
-        let names = path.split('/').map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
+        let names = path.split('/').map(str::as_bytes).collect::<Vec<_>>();
         Exclusion::parse(pattern.as_bytes()).expect("a pattern").is_of(&names)
     }
 

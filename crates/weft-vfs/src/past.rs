@@ -82,14 +82,19 @@ impl Past {
         })
     }
 
+    /// True while history is kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.readers.read().is_some()
+    }
+
     /// The name that leads to the past, while history is kept.
     pub(crate) fn reserved_name(&self) -> Option<Name> {
-        self.name.clone().filter(|_| self.readers.read().is_some())
+        self.name.clone().filter(|_| self.is_kept())
     }
 
     /// True if `name` leads to the past where no entry has it.
     pub(crate) fn is_named(&self, name: &[u8]) -> bool {
-        self.name.as_ref().is_some_and(|own| own.as_bytes() == name) && self.readers.read().is_some()
+        self.name.as_ref().is_some_and(|own| own.as_bytes() == name) && self.is_kept()
     }
 }
 

@@ -22,8 +22,6 @@ mod rows;
 mod subtree;
 mod usage;
 
-pub(crate) use last_names::{LastNames, LastPlace};
-
 pub use deleted::{DeletedName, DeletedNames, deleted_names};
 pub use records::{ForgottenRecord, forgotten_records};
 pub use report::{Effect, PathEffect, RestoreReport};

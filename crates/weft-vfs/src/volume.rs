@@ -77,6 +77,8 @@ pub struct Vfs {
     pub(crate) tried_at: AtomicI64,
     /// The time of the last look for what is due by the rule of history.
     pub(crate) history_tended_at: AtomicI64,
+    /// The time of the last turn of work on history in the background.
+    pub(crate) history_worked_at: AtomicI64,
     /// The bytes that history would yield to the present.
     pub(crate) yielding: YieldingState,
     /// What is excluded from history goes.

@@ -38,8 +38,9 @@ pub enum HistoryCommand {
     ///
     /// As of earlier commits such files are there, and empty, as after 'weft history forget':
     /// names, attributes and digests stay. A daemon that has the volume mounted or serves it does
-    /// that. What snapshots have stays. Exit code 0: it is set, or listed. 1: it could not be. 2:
-    /// wrong usage.
+    /// that. What snapshots have stays, and so does all of a file that had another path, not
+    /// excluded, in a commit that is kept. Exit code 0: it is set, or listed. 1: it could not be.
+    /// 2: wrong usage.
     Exclude(ExcludeHistory),
 }
 

@@ -125,7 +125,12 @@ fn history_counts_as_free_and_yields_and_what_a_snapshot_keeps_is_named() {
     place.weft(&["init", "--history", "all forever", "disk/v"]).well();
     place.weft(&["mount", "disk/v", "m", "--log", "log"]).well();
     let mib = |count: usize| vec![7; count << 20];
-    let write = |name: &str, count: usize| try_write_synced(&mounted.join(name), &mib(count));
+    // Each is a commit of its own: what is replaced before a commit is no version.
+    let write = |name: &str, count: usize| {
+        let written = try_write_synced(&mounted.join(name), &mib(count));
+        place.weft(&["sync", "m"]);
+        written
+    };
     let before = free(&disk.0);
     for _ in 0..3 {
         write("file", 40).unwrap();

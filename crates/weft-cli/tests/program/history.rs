@@ -367,6 +367,29 @@ fn earlier_content_of_excluded_paths_goes_and_all_above_it_verifies() {
     });
 }
 
+/// Whoever may rename a file cannot have what it held under another name go.
+#[test]
+fn what_had_another_name_is_not_excluded_by_a_rename() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let write = "head -c 100000 /dev/urandom";
+        let script = format!(
+            "mkdir -p src/deep target; for f in src/moved src/gone src/deep/a target/b target/c; do {write} >$f; done; \"$0\" sync ."
+        );
+        place.sh(&script).well();
+        // A file and a directory take an excluded name, one of an excluded directory another in it.
+        place
+            .sh("mv src/moved src/gone target; mv src/deep src/target; mv target/c target/d; \"$0\" sync .;
+                 for f in target/moved src/target/a target/b target/d; do echo >$f; done; rm target/gone; \"$0\" sync .")
+            .well();
+        assert_eq!(costs(place, "m").1, 500_000);
+        place.weft(&["history", "exclude", "m", "target"]).well();
+        await_unpinned(place, "m", 300_000);
+        place.umount();
+        place.weft(&["check", "--read-data", volume]).well();
+    });
+}
+
 #[test]
 fn a_volume_whose_history_was_set_after_a_crash_has_lost_nothing() {
     let Some(place) = Place::to_mount() else { return };

@@ -9,11 +9,12 @@
 use super::{History, PastStore, PinKind};
 use crate::error::Result;
 use crate::row::{BlockId, CommitNo, Ino};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// Blocks with several references that one count tells apart; what is beyond belongs to the
 /// present.
-const SHARED_MAX: usize = 1 << 20;
+const SHARED_MAX: usize = 1 << 18;
 
 /// A version of an extent, with what is known of its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,17 @@ pub struct PastContent {
     pub held: (CommitNo, CommitNo),
     /// Bytes of content in the row.
     pub length: u64,
+}
+
+/// A version of an inode's attributes, as far as those need it who look at all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PastVersion {
+    /// The inode.
+    pub ino: Ino,
+    /// The commit that replaced it.
+    pub until: CommitNo,
+    /// True if it is of a file, and has bytes that are stored.
+    pub has_content: bool,
 }
 
 /// Numbers of versions, by the table that they are of.
@@ -102,11 +114,10 @@ pub struct PastCosts {
     pub blocks: PastBytes,
     /// Those of content in rows of the database.
     pub rows: PastBytes,
-    /// All of them by inode, where that was asked for: a block counts for one of its files.
-    pub by_inode: FxHashMap<Ino, u64>,
-    /// Inodes of which a snapshot has content that later commits replaced, where that was asked
-    /// for.
-    pub pinned_inodes: FxHashSet<Ino>,
+    /// Those of some inodes, where that was asked for: a block counts for one of its files.
+    pub by_inode: BTreeMap<Ino, u64>,
+    /// The first inode that is not among them, though it was asked for; none if all are.
+    pub next_inode: Option<Ino>,
     /// False if so many blocks have several references that some of them were left out.
     pub is_complete: bool,
 }
@@ -123,8 +134,10 @@ impl PastCosts {
 pub enum Counted {
     /// Blocks alone.
     Blocks,
-    /// Blocks and content in rows, by inode as well.
-    ByInode,
+    /// Blocks and content in rows.
+    All,
+    /// The same; by inode as well, from one on: of up to so many inodes that have any.
+    ByInode(Ino, usize),
 }
 
 /// A block that several rows name, as far as the walk has come.
@@ -188,7 +201,7 @@ impl PastCount {
                 extents.iter().for_each(|extent| self.add_extent(extent));
                 match (extents.last(), self.counted) {
                     (Some(last), _) => Reached::Extents(last.key),
-                    (None, Counted::ByInode) => Reached::Contents(Ino(0), CommitNo(0)),
+                    (None, Counted::All | Counted::ByInode(..)) => Reached::Contents(Ino(0), CommitNo(0)),
                     (None, Counted::Blocks) => Reached::End,
                 }
             }
@@ -221,14 +234,14 @@ impl PastCount {
     }
 
     fn charge(&mut self, ino: Ino, length: u64) {
-        if self.counted == Counted::ByInode && length > 0 {
-            *self.costs.by_inode.entry(ino).or_default() += length;
+        let Counted::ByInode(from, limit) = self.counted else { return };
+        let costs = &mut self.costs;
+        if length == 0 || ino < from || costs.next_inode.is_some_and(|next| ino >= next) {
+            return;
         }
-    }
-
-    fn note_pinned(&mut self, ino: Ino, is_pinned: bool) {
-        if is_pinned && self.counted == Counted::ByInode {
-            self.costs.pinned_inodes.insert(ino);
+        *costs.by_inode.entry(ino).or_default() += length;
+        if costs.by_inode.len() > limit {
+            costs.next_inode = costs.by_inode.pop_last().map(|(ino, _)| ino);
         }
     }
 
@@ -240,7 +253,6 @@ impl PastCount {
     fn add_extent(&mut self, extent: &PastExtent) {
         self.versions += 1;
         let is_pinned = self.is_pinned(extent.held);
-        self.note_pinned(extent.ino, is_pinned);
         if extent.references <= 1 {
             return self.count(extent.ino, extent.length, is_pinned);
         }
@@ -259,7 +271,6 @@ impl PastCount {
     fn add_content(&mut self, content: &PastContent) {
         self.versions += 1;
         let is_pinned = self.is_pinned(content.held);
-        self.note_pinned(content.ino, is_pinned);
         self.costs.rows.add(content.length, is_pinned);
         self.charge(content.ino, content.length);
     }

@@ -4,7 +4,7 @@ use super::connection::{Connection, Parameter};
 use super::read::{self, get, int, unsigned};
 use super::statements::history;
 use crate::error::Result;
-use crate::past::{ExtentKey, NameKey, PastContent, PastExtent, PastName, VersionCounts};
+use crate::past::{ExtentKey, NameKey, PastContent, PastExtent, PastName, PastVersion, VersionCounts};
 use crate::row::{BlockId, CommitNo, Ino};
 use tokio_postgres::Row;
 use weft_digest::Kind;
@@ -52,6 +52,21 @@ pub(super) fn contents(
         Ok(PastContent { ino: Ino(unsigned(row, 0)?), held: commits(row, 1, 2)?, length })
     };
     rows.iter().map(content).collect()
+}
+
+pub(super) fn versions(
+    connection: &mut Connection,
+    (ino, until): (Ino, CommitNo),
+    limit: usize,
+) -> Result<Vec<PastVersion>> {
+    let parameters = [ino.0, until.0, limit as u64].map(|number| parameter(int(number))).into();
+    let rows = connection.query(WHAT, history::PAST_VERSIONS, parameters)?;
+    let version = |row: &Row| {
+        let kind = u32::try_from(unsigned(row, 2)?).ok().and_then(Kind::from_mode);
+        let has_content = kind == Some(Kind::File) && unsigned(row, 3)? > 0;
+        Ok(PastVersion { ino: Ino(unsigned(row, 0)?), until: CommitNo(unsigned(row, 1)?), has_content })
+    };
+    rows.iter().map(version).collect()
 }
 
 pub(super) fn names(connection: &mut Connection, after: &NameKey, limit: usize) -> Result<Vec<PastName>> {

@@ -269,3 +269,28 @@ fn readers_beside_a_writer_see_whole_commits_and_the_log_stays_short() {
         assert!(log < 64 << 20, "{log} bytes of write-ahead log after 120 MB of commits");
     }
 }
+
+/// A connection that reads keeps what it sees until the next commit: that would go behind it in the
+/// log, however small the disk.
+#[test]
+fn the_log_stays_short_where_something_is_read_before_space_is_asked_for() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = new_volume(&directory, home);
+        let store = open(&path).expect("opened").store;
+        let inode = InodeRow { parent: Ino(0), ..InodeRow::new_root(0, 0, Timestamp(0)) };
+        for round in 1..30 {
+            let header = store.header().expect("readable");
+            let filler = Some(weft_block::Slice::from(vec![round; 60_000]));
+            let fillers = (10..30).map(|ino| InodeRow { ino: Ino(ino), inline: filler.clone(), ..inode.clone() });
+            let inodes = fillers.map(InodeChange::Put).collect();
+            let batch = Batch { commit: header.commit.next(), counters: header.counters, inodes, ..Batch::default() };
+            store.apply(&batch, Durability::Eventual).expect("applied");
+            store.pins().expect("readable");
+            store.reclaim().expect("reclaimed");
+        }
+        let database = crate::check::database(&path);
+        let log = fs::metadata(format!("{}-wal", database.display())).expect("there").len();
+        assert!(log < 8 << 20, "{log} bytes of write-ahead log, which each request could empty");
+    }
+}

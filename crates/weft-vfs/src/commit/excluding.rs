@@ -1,29 +1,34 @@
 //! Content of the past that goes before the rule says so: that of files whose paths are excluded.
 //!
-//! The versions are counted by file, as those who ask what history costs count them. The versions
-//! of a file that has bytes there, has a path that is excluded, and is in no snapshot are emptied,
-//! as `weft history forget` empties them. All of that is done in the background, in bounded steps
-//! between commits, some minutes after the content was replaced.
+//! A pass looks at all versions of files, by inode, and takes some thousands of files at a time
+//! that have content in the past. It collects the names that these have and had (`places`), and
+//! empties the versions of those that had excluded paths alone, as `weft history forget` empties
+//! them. A file that had another path as well keeps all: a user who may rename it cannot have its
+//! history go. What a snapshot has stays. All of that is work in the background (`background`),
+//! some minutes after the content was replaced.
 
+mod places;
+
+use super::background::Turn;
 use crate::exclusions::Exclusion;
-use crate::restore::{LastNames, LastPlace};
 use crate::volume::Vfs;
 use parking_lot::Mutex;
-use std::time::{Duration, Instant};
-use weft_store::{CommitNo, Counted, HistoryChange, Ino, NameKey, PastCosts, PastCount, PinKind};
+use places::Places;
+use std::time::Duration;
+use weft_store::{CommitNo, HistoryChange, Ino, NameKey, PinKind};
 use weft_tree::Result;
 
-/// Time that a step takes, but for the commit of what it found.
-const STEP: Duration = Duration::from_millis(20);
-
-/// Versions that are looked at before that is looked at again.
+/// Versions that are read at once.
 const VERSIONS: usize = 1 << 10;
 
-/// Files that are looked at before that is looked at again.
-const FILES: usize = 16;
+/// Inodes that are asked about at once.
+const INODES: usize = 16;
+
+/// Files whose names are collected together, about.
+const FILES_MAX: usize = 1 << 13;
 
 /// Files that one commit empties.
-const EMPTIED_MAX: usize = 64;
+const EMPTIED_MAX: usize = 256;
 
 /// Time between two passes, in nanoseconds.
 const EVERY: i64 = 60_000_000_000;
@@ -48,28 +53,38 @@ pub(crate) type ExcludingState = Mutex<Excluding>;
 
 /// A pass over the past.
 struct Pass {
+    rules: Rules,
+    stage: Stage,
+    /// The version behind which files are looked for next; none if there are no more.
+    after: Option<(Ino, CommitNo)>,
+    took: Duration,
+}
+
+/// The reasons for which content goes or stays.
+struct Rules {
     patterns: Vec<Exclusion>,
     /// Commits of snapshots.
     snapshots: Vec<CommitNo>,
-    stage: Stage,
-    took: Duration,
-    /// The last commit when it began.
+    /// The last commit when the pass began.
     begun: CommitNo,
 }
 
 enum Stage {
-    /// Finds files that have bytes in the past.
-    Counting(PastCount),
-    /// Finds the last names of those that are gone.
-    Naming(PastCosts, LastNames, NameKey),
+    /// Finds files with content in the past, of which some may have an excluded path: those found,
+    /// and those yet to be asked about.
+    Finding(Vec<Ino>, Vec<Ino>),
+    /// Reads the names that inodes have: the files, and the inodes that are left.
+    Present(Vec<Ino>, Places, Vec<Ino>),
+    /// Reads the names that they had.
+    Past(Vec<Ino>, Places, NameKey),
     /// Looks at these files.
-    Deciding(Vec<Ino>, LastNames),
+    Deciding(Vec<Ino>, Places),
 }
 
 impl Vfs {
     /// Goes on with what is excluded from history, if it is time. What fails is tried again later.
-    pub(crate) fn tend_exclusions(&self) {
-        if let Err(error) = self.try_tend_exclusions() {
+    pub(super) fn tend_exclusions(&self, turn: &Turn<'_>) {
+        if let Err(error) = self.try_tend_exclusions(turn) {
             self.report("what is excluded from history is still kept; will try again", &error);
             let mut excluding = self.excluding.lock();
             (excluding.pass, excluding.looked_at) = (None, None);
@@ -82,165 +97,196 @@ impl Vfs {
         *self.excluding.lock() = Excluding::default();
     }
 
-    fn try_tend_exclusions(&self) -> Result<()> {
+    fn try_tend_exclusions(&self, turn: &Turn<'_>) -> Result<()> {
         let taken = self.excluding.lock().pass.take();
-        let mut pass = match taken {
-            Some(pass) => pass,
-            None => match self.begin_pass()? {
-                Some(pass) => pass,
-                None => return Ok(()),
-            },
-        };
-        let begun = Instant::now();
+        let Some(mut pass) = taken.map_or_else(|| self.begin_pass(), |pass| Ok(Some(pass)))? else { return Ok(()) };
         let mut found = Vec::new();
-        let mut next = Some(pass.stage);
-        while let Some(stage) = next.take() {
-            next = self.step(stage, (&pass.patterns, &pass.snapshots), &mut found)?;
-            if begun.elapsed() >= STEP || found.len() >= EMPTIED_MAX {
-                break;
+        let has_more = loop {
+            let before = turn.took();
+            let has_more = self.step(&mut pass, &mut found)?;
+            pass.took += turn.took().saturating_sub(before);
+            let is_over = !has_more || turn.is_over();
+            if (is_over || found.len() >= EMPTIED_MAX)
+                && !self.empty_excluded(&std::mem::take(&mut found), &pass.rules)?
+            {
+                self.exclude_soon();
+                return Ok(());
             }
-        }
-        if !self.empty_excluded(&found, pass.begun)? {
-            self.exclude_soon();
+            if is_over {
+                break has_more;
+            }
+        };
+        let mut excluding = self.excluding.lock();
+        if excluding.looked_at.is_none() {
+            // The patterns are others by now.
             return Ok(());
         }
-        pass.took += begun.elapsed();
-        let mut excluding = self.excluding.lock();
-        match next {
-            Some(stage) => excluding.pass = Some(Pass { stage, ..pass }),
-            None => {
-                let took = i64::try_from(pass.took.as_nanos()).unwrap_or(i64::MAX);
-                excluding.next_at = self.now().0.saturating_add(took.saturating_mul(SHARE).max(EVERY));
-            }
+        if has_more {
+            excluding.pass = Some(pass);
+        } else {
+            let took = i64::try_from(pass.took.as_nanos()).unwrap_or(i64::MAX);
+            excluding.next_at = self.now().0.saturating_add(took.saturating_mul(SHARE).max(EVERY));
         }
         Ok(())
     }
 
     /// Begins a pass if one is due.
     fn begin_pass(&self) -> Result<Option<Pass>> {
-        let commit = self.store.header()?.commit;
+        let begun = self.store.header()?.commit;
         {
-            let excluding = self.excluding.lock();
-            if self.now().0 < excluding.next_at || excluding.looked_at == Some(commit) {
+            let mut excluding = self.excluding.lock();
+            let now = self.now().0;
+            if now < excluding.next_at || excluding.looked_at == Some(begun) {
                 return Ok(None);
             }
+            (excluding.looked_at, excluding.next_at) = (Some(begun), now.saturating_add(EVERY));
         }
         let patterns = self.exclusions()?;
         let patterns = patterns.iter().filter_map(|pattern| Exclusion::parse(pattern).ok()).collect::<Vec<_>>();
+        if patterns.is_empty() {
+            return Ok(None);
+        }
         let pins = self.store.pins()?.into_iter().filter(|pin| pin.kind == PinKind::Snapshot);
-        let snapshots = pins.map(|pin| pin.commit).collect::<Vec<_>>();
-        let count = if patterns.is_empty() { None } else { PastCount::begin(&*self.store, Counted::ByInode)? };
-        let mut excluding = self.excluding.lock();
-        excluding.looked_at = Some(commit);
-        excluding.next_at = self.now().0.saturating_add(EVERY);
-        Ok(count.map(|count| Pass {
-            patterns,
-            snapshots,
-            stage: Stage::Counting(count),
-            took: Duration::ZERO,
-            begun: commit,
-        }))
+        let rules = Rules { patterns, snapshots: pins.map(|pin| pin.commit).collect(), begun };
+        let (stage, after) = (Stage::Finding(Vec::new(), Vec::new()), Some((Ino(0), CommitNo(0))));
+        Ok(Some(Pass { rules, stage, after, took: Duration::ZERO }))
     }
 
-    /// Makes a step; returns what is next. Adds files to `found` that are to be emptied.
-    fn step(
-        &self,
-        stage: Stage,
-        (patterns, snapshots): (&[Exclusion], &[CommitNo]),
-        found: &mut Vec<Ino>,
-    ) -> Result<Option<Stage>> {
-        Ok(match stage {
-            Stage::Counting(mut count) => match count.step(&*self.store, VERSIONS)? {
-                true => Some(Stage::Counting(count)),
-                false => {
-                    let costs = count.end(&*self.store)?;
-                    let is_any = costs.by_inode.keys().any(|ino| !costs.pinned_inodes.contains(ino));
-                    is_any.then(|| Stage::Naming(costs, LastNames::default(), NameKey::default()))
+    /// Makes a step of `pass`; false once there is nothing more. Adds files to `found` that are to
+    /// be emptied.
+    fn step(&self, pass: &mut Pass, found: &mut Vec<Ino>) -> Result<bool> {
+        let stage = std::mem::replace(&mut pass.stage, Stage::Finding(Vec::new(), Vec::new()));
+        pass.stage = match stage {
+            Stage::Finding(files, asked) => return self.find(pass, files, asked),
+            Stage::Present(files, mut places, mut left) => {
+                for ino in left.split_off(left.len().saturating_sub(INODES)) {
+                    let names = self.store.names_of(ino)?;
+                    names.iter().for_each(|(parent, name)| places.add(ino, *parent, name.as_bytes()));
                 }
-            },
-            Stage::Naming(costs, mut names, after) => {
-                match names.read_more(&*self.store, &after, VERSIONS, |ino| costs.by_inode.contains_key(&ino))? {
-                    Some(after) => Some(Stage::Naming(costs, names, after)),
-                    None => {
-                        let files = costs.by_inode.into_keys().filter(|ino| !costs.pinned_inodes.contains(ino));
-                        Some(Stage::Deciding(files.collect(), names))
-                    }
+                match left.is_empty() {
+                    true => Stage::Past(files, places, NameKey::default()),
+                    false => Stage::Present(files, places, left),
                 }
             }
-            Stage::Deciding(mut files, names) => {
-                let rest = files.split_off(files.len().min(FILES));
-                for ino in files {
-                    if self.is_excluded(ino, &names, patterns)? && !self.is_in_snapshot(ino, snapshots)? {
+            Stage::Past(files, mut places, after) => {
+                let names = self.store.past_names(&after, VERSIONS)?;
+                names.iter().for_each(|name| places.add(name.ino, name.key.parent, &name.key.name));
+                match names.into_iter().last() {
+                    Some(last) => Stage::Past(files, places, last.key),
+                    None if places.next_level() => {
+                        let level = places.level().collect();
+                        Stage::Present(files, places, level)
+                    }
+                    None => Stage::Deciding(files, places),
+                }
+            }
+            Stage::Deciding(mut files, places) => {
+                for ino in files.split_off(files.len().saturating_sub(INODES)) {
+                    let is_excluded = |path: &[&[u8]]| pass.rules.exclude(path);
+                    if places.all_are(ino, &is_excluded) && !self.is_in_snapshot(ino, &pass.rules.snapshots)? {
                         found.push(ino);
                     }
                 }
-                (!rest.is_empty()).then(|| Stage::Deciding(rest, names))
+                match files.is_empty() {
+                    true => Stage::Finding(Vec::new(), Vec::new()),
+                    false => Stage::Deciding(files, places),
+                }
             }
-        })
+        };
+        Ok(true)
     }
 
-    /// True if one of `snapshots` has a version of `ino` that a later commit replaced: its content
-    /// may be the present one.
-    fn is_in_snapshot(&self, ino: Ino, snapshots: &[CommitNo]) -> Result<bool> {
-        let mut until = CommitNo(i64::MAX.unsigned_abs());
-        while !snapshots.is_empty() {
-            let versions = self.store.versions(ino, until, VERSIONS)?;
-            let Some((_, oldest)) = versions.last() else { break };
-            until = oldest.start;
-            if versions.iter().any(|(_, held)| snapshots.iter().any(|commit| held.contains(commit))) {
-                return Ok(true);
+    /// Finds more files for `pass`, beside `files`; `asked` are yet to be asked about.
+    fn find(&self, pass: &mut Pass, mut files: Vec<Ino>, mut asked: Vec<Ino>) -> Result<bool> {
+        for ino in asked.split_off(asked.len().saturating_sub(INODES)) {
+            if self.may_be_excluded(ino, &pass.rules)? {
+                files.push(ino);
             }
         }
-        Ok(false)
+        if !asked.is_empty() {
+            pass.stage = Stage::Finding(files, asked);
+            return Ok(true);
+        }
+        if let (true, Some(after)) = (files.len() < FILES_MAX, pass.after) {
+            let versions = self.store.past_versions(after, VERSIONS)?;
+            pass.after = versions.last().map(|last| (last.ino, last.until));
+            asked.extend(versions.iter().filter(|version| version.has_content).map(|version| version.ino));
+            asked.dedup();
+            pass.stage = Stage::Finding(files, asked);
+            return Ok(true);
+        }
+        files.sort_unstable();
+        files.dedup();
+        let has_any = !files.is_empty();
+        let places = Places::of(&files);
+        pass.stage = Stage::Present(files.clone(), places, files);
+        Ok(has_any)
     }
 
-    /// True if all paths of `ino`, or its last one if it is gone, are excluded.
-    fn is_excluded(&self, ino: Ino, names: &LastNames, patterns: &[Exclusion]) -> Result<bool> {
-        let mut places = self.store.names_of(ino)?.into_iter().map(|(parent, name)| (parent, name.as_bytes().to_vec()));
-        let mut places = places.by_ref().collect::<Vec<_>>();
-        if places.is_empty() {
-            places.extend(names.place(ino).map(|LastPlace { parent, name, .. }| (*parent, name.clone())));
+    /// True unless a path that `ino` has now says that it is not excluded.
+    fn may_be_excluded(&self, ino: Ino, rules: &Rules) -> Result<bool> {
+        let names = self.store.names_of(ino)?;
+        if names.len() > places::NAMES_MAX {
+            return Ok(false);
         }
-        for (parent, name) in &places {
-            let Some(path) = self.path_names(*parent, name, names)? else { return Ok(false) };
-            if !patterns.iter().any(|pattern| pattern.is_of(&path)) {
-                return Ok(false);
+        for (parent, name) in names {
+            match self.present_path(parent, name.as_bytes())? {
+                Some(path) if rules.exclude(&path.iter().map(|name| &name[..]).collect::<Vec<_>>()) => {}
+                Some(_) | None => return Ok(false),
             }
         }
-        Ok(!places.is_empty())
+        Ok(true)
     }
 
-    /// The names from the root to `name` in `parent`, which may be gone. None if that cannot be
-    /// told.
-    fn path_names(&self, parent: Ino, name: &[u8], names: &LastNames) -> Result<Option<Vec<Vec<u8>>>> {
+    /// The names from the root to `name` in `parent`. None if that is not below the root.
+    fn present_path(&self, parent: Ino, name: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
         let (mut path, mut at) = (vec![name.to_vec()], parent);
         while at != Ino::ROOT && path.len() < DEPTH_MAX {
-            let above = self.store.names_of(at)?.into_iter().next();
-            let above = above.map(|(parent, name)| (parent, name.as_bytes().to_vec()));
-            let last = || names.place(at).map(|LastPlace { parent, name, .. }| (*parent, name.clone()));
-            let Some((parent, name)) = above.or_else(last) else { return Ok(None) };
-            path.push(name);
+            let Some((parent, name)) = self.store.names_of(at)?.into_iter().next() else { return Ok(None) };
+            path.push(name.as_bytes().to_vec());
             at = parent;
         }
         path.reverse();
         Ok((at == Ino::ROOT).then_some(path))
     }
 
-    /// Empties the versions of `files`. False if a snapshot was made since `begun`: it may have one
-    /// of them.
-    fn empty_excluded(&self, files: &[Ino], begun: CommitNo) -> Result<bool> {
+    /// True if one of `snapshots` has a version of `ino` that a later commit replaced: its content
+    /// may be the present one.
+    fn is_in_snapshot(&self, ino: Ino, snapshots: &[CommitNo]) -> Result<bool> {
+        let since = |commit| Ok::<_, weft_store::Error>(self.store.row_at(commit, ino)?.map(|(_, since)| since));
+        let Some(present) = snapshots.first().map(|_| self.store.header()) else { return Ok(false) };
+        let present = since(present?.commit)?;
+        for commit in snapshots {
+            if since(*commit)?.is_some_and(|then| Some(then) != present) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Empties the versions of those of `files` that have no other path now. False if a snapshot
+    /// was made since the pass began: it may have one of them.
+    fn empty_excluded(&self, files: &[Ino], rules: &Rules) -> Result<bool> {
         if files.is_empty() {
             return Ok(true);
         }
-        let mut is_pinned = false;
+        let (mut is_pinned, mut emptied) = (false, Vec::new());
         self.change_history(|_, _| {
-            is_pinned = self.store.pins()?.iter().any(|pin| pin.kind == PinKind::Snapshot && pin.commit >= begun);
-            let all = files.iter().map(|ino| HistoryChange::Empty(*ino));
-            Ok(if is_pinned { Vec::new() } else { all.collect() })
+            is_pinned = self.store.pins()?.iter().any(|pin| pin.kind == PinKind::Snapshot && pin.commit >= rules.begun);
+            for ino in files.iter().filter(|_| !is_pinned) {
+                if self.may_be_excluded(*ino, rules)? {
+                    emptied.push(*ino);
+                }
+            }
+            Ok(emptied.iter().map(|ino| HistoryChange::Empty(*ino)).collect())
         })?;
-        if !is_pinned {
-            files.iter().for_each(|ino| self.past_content_gone(*ino));
-        }
+        emptied.into_iter().for_each(|ino| self.past_content_gone(ino));
         Ok(!is_pinned)
+    }
+}
+
+impl Rules {
+    fn exclude(&self, path: &[&[u8]]) -> bool {
+        self.patterns.iter().any(|pattern| pattern.is_of(path))
     }
 }

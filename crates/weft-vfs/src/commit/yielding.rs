@@ -1,21 +1,19 @@
 //! The bytes that history would yield to the present: df(1) counts them as free.
 //!
-//! They are counted in the background, in bounded steps between commits, and counted anew now and
-//! then while commits are made, the more seldom the longer it takes. What is given back meanwhile
-//! is taken off. What commits add to the past is not known before the next count, and nothing is
-//! known after a change of snapshots or a restoration: then less is told than there is, never more.
+//! They are counted in the background (`background`), and counted anew now and then while commits
+//! are made, the more seldom the longer it takes. What is given back meanwhile is taken off. What
+//! commits add to the past is not known before the next count, and nothing is known after a change
+//! of snapshots or a restoration: then less is told than there is, never more.
 
+use super::background::Turn;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weft_store::{CommitNo, Counted, HistoryChange, PastCount, PinKind};
 use weft_tree::Result;
 
-/// Time that a step of a count takes.
-const STEP: Duration = Duration::from_millis(20);
-
-/// Versions that are looked at before that is looked at again.
-const VERSIONS: usize = 1 << 10;
+/// Versions that are read at once.
+const VERSIONS: usize = 1 << 8;
 
 /// Time between two counts, in nanoseconds.
 const COUNT_EVERY: i64 = 10_000_000_000;
@@ -90,15 +88,15 @@ impl Vfs {
     }
 
     /// Counts for a while, if a count is due. What fails is tried again later.
-    pub(crate) fn count_yieldable(&self) {
-        if let Err(error) = self.try_count_yieldable() {
+    pub(super) fn count_yieldable(&self, turn: &Turn<'_>) {
+        if let Err(error) = self.try_count_yieldable(turn) {
             tracing::debug!("the bytes that history would yield are not counted: {error}");
             let mut yielding = self.yielding.lock();
             (yielding.counting, yielding.next_at) = (None, self.now().0.saturating_add(COUNT_EVERY));
         }
     }
 
-    fn try_count_yieldable(&self) -> Result<()> {
+    fn try_count_yieldable(&self, turn: &Turn<'_>) -> Result<()> {
         let Some(given_back) = self.store.given_back() else { return Ok(()) };
         let taken = self.yielding.lock().counting.take();
         let mut counting = match taken {
@@ -108,12 +106,14 @@ impl Vfs {
                 None => return Ok(()),
             },
         };
-        let begun = Instant::now();
-        let mut has_more = true;
-        while has_more && begun.elapsed() < STEP {
-            has_more = counting.count.step(&*self.store, VERSIONS)?;
-        }
-        counting.took += begun.elapsed();
+        let before = turn.took();
+        let has_more = loop {
+            let has_more = counting.count.step(&*self.store, VERSIONS)?;
+            if !has_more || turn.is_over() {
+                break has_more;
+            }
+        };
+        counting.took += turn.took().saturating_sub(before);
         if has_more {
             // A change of snapshots meanwhile has it begin again.
             let mut yielding = self.yielding.lock();
@@ -156,6 +156,9 @@ impl Vfs {
     /// Notes that there is no room, and nothing that history could yield: if snapshots are the
     /// reason, the log and the counters name them.
     pub(super) fn note_no_room(&self, free: u64) -> Result<()> {
+        if !self.past.is_kept() {
+            return Ok(());
+        }
         let pins = self.store.pins()?.into_iter().filter(|pin| pin.kind == PinKind::Snapshot).collect::<Vec<_>>();
         let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let named = pins.iter().take(NAMED_MAX).map(|pin| format!("'{}'", name(&pin.name))).collect::<Vec<_>>();

@@ -5,29 +5,29 @@ use rustc_hash::FxHashMap;
 use weft_store::{CommitNo, Ino, NameKey, Result, Store};
 
 /// The last name that an inode lost.
-pub(crate) struct LastPlace {
+pub(super) struct LastPlace {
     /// The commit that took it.
     until: CommitNo,
     /// The directory that it was in.
-    pub(crate) parent: Ino,
+    pub(super) parent: Ino,
     /// The name.
-    pub(crate) name: Vec<u8>,
+    pub(super) name: Vec<u8>,
 }
 
 /// The last names of directories, and of inodes that are asked about.
 #[derive(Default)]
-pub(crate) struct LastNames(FxHashMap<Ino, LastPlace>);
+pub(super) struct LastNames(FxHashMap<Ino, LastPlace>);
 
 impl LastNames {
     /// The last name that `ino` lost.
-    pub(crate) fn place(&self, ino: Ino) -> Option<&LastPlace> {
+    pub(super) fn place(&self, ino: Ino) -> Option<&LastPlace> {
         self.0.get(&ino)
     }
 
     /// Reads up to `limit` more versions of entries, behind the one of key `after`: those of
     /// directories, and of inodes for which `is_asked` is true. Returns the key of the last one;
     /// none once there are none.
-    pub(crate) fn read_more(
+    pub(super) fn read_more(
         &mut self,
         store: &dyn Store,
         after: &NameKey,

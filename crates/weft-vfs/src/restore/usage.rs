@@ -17,6 +17,9 @@ use weft_store::{
 /// Versions that are read at once.
 const VERSIONS_READ: usize = 1 << 13;
 
+/// Inodes whose past is counted together: for more of them, all versions are looked at again.
+const INODES_COUNTED: usize = 1 << 18;
+
 /// Entries of a directory that are read at once.
 const NAMES_READ: usize = 1 << 12;
 
@@ -218,26 +221,35 @@ impl Walk<'_> {
 
     /// Counts what only the past has.
     fn past(&mut self) -> Restoring<()> {
-        let mut count = PastCount::begin(self.store, Counted::ByInode)?.ok_or_else(no_history)?;
-        while count.step(self.store, VERSIONS_READ)? {}
-        let costs = count.end(self.store)?;
-        self.found.is_complete = costs.is_complete;
-        let mut costly = costs.by_inode.keys().copied().collect::<Vec<_>>();
-        costly.sort_unstable();
+        let mut next = Some(Ino(0));
+        while let Some(from) = next {
+            let counted = Counted::ByInode(from, INODES_COUNTED);
+            let mut count = PastCount::begin(self.store, counted)?.ok_or_else(no_history)?;
+            while count.step(self.store, VERSIONS_READ)? {}
+            let costs = count.end(self.store)?;
+            self.found.is_complete &= costs.is_complete;
+            self.past_of(&costs.by_inode)?;
+            next = costs.next_inode;
+        }
+        Ok(())
+    }
+
+    /// Adds the bytes that the past alone has of some inodes.
+    fn past_of(&mut self, costs: &BTreeMap<Ino, u64>) -> Restoring<()> {
+        let costly = costs.keys().copied().collect::<Vec<_>>();
         let alive = self.rows(&costly)?;
         let mut last = LastNames::default();
         let mut after = Some(NameKey::default());
         while let Some(key) = after {
-            after = last.read_more(self.store, &key, VERSIONS_READ, |ino| costs.by_inode.contains_key(&ino))?;
+            after = last.read_more(self.store, &key, VERSIONS_READ, |ino| costs.contains_key(&ino))?;
         }
-        for ino in costly {
-            let bytes = costs.by_inode[&ino];
-            let is_alive = alive.get(&ino).is_some_and(|row| row.nlink > 0);
-            if ino == self.top.ino {
+        for (ino, bytes) in costs {
+            let is_alive = alive.get(ino).is_some_and(|row| row.nlink > 0);
+            if *ino == self.top.ino {
                 self.found.all.past += bytes;
                 continue;
             }
-            let Some(name) = self.place_of(ino, is_alive, &last) else { continue };
+            let Some(name) = self.place_of(*ino, is_alive, &last) else { continue };
             self.found.all.past += bytes;
             if let Some(name) = name {
                 self.found.names.entry(name).or_default().past += bytes;

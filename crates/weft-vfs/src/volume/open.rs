@@ -127,6 +127,7 @@ impl Vfs {
             commit_error: Mutex::default(),
             tried_at: AtomicI64::new(last.map_or(0, |row| row.time.0)),
             history_tended_at: AtomicI64::new(i64::MIN),
+            history_worked_at: AtomicI64::new(i64::MIN),
             yielding: YieldingState::default(),
             excluding: ExcludingState::default(),
             // As if the last sync were long ago.
@@ -295,6 +296,8 @@ fn start_committer(vfs: &Arc<Vfs>) -> Result<()> {
 fn commit_loop(vfs: &Weak<Vfs>) {
     let mut intervals = 1;
     while let Some(vfs) = vfs.upgrade() {
+        // Behind a commit: those that wait for one need not wait for this, too.
+        vfs.work_on_history();
         {
             let mut state = vfs.state.lock();
             if !vfs.kicked.load(Ordering::Relaxed) && !vfs.closing.load(Ordering::Relaxed) {
@@ -310,8 +313,6 @@ fn commit_loop(vfs: &Weak<Vfs>) {
             state.tree.dirty_bytes == 0 && state.tree.draining.is_empty()
         };
         vfs.tend_history();
-        vfs.count_yieldable();
-        vfs.tend_exclusions();
         if is_idle {
             // Nobody writes: others have more use for the memory.
             pool::release();

@@ -16,7 +16,7 @@ const BRIEFLY: Duration = Duration::from_secs(2);
 /// if it keeps no history.
 pub(in crate::command) fn briefly(store: &dyn Store) -> weft_store::Result<Option<(String, Value)>> {
     let Some(history) = store.history()? else { return Ok(None) };
-    let Some(mut count) = PastCount::begin(store, Counted::ByInode)? else { return Ok(None) };
+    let Some(mut count) = PastCount::begin(store, Counted::All)? else { return Ok(None) };
     let begun = Instant::now();
     let mut has_more = true;
     while has_more && begun.elapsed() < BRIEFLY {
@@ -55,7 +55,7 @@ impl Costs {
         bar.show(Progress { step, done: 0, total: 1 });
         let versions = store.version_counts()?;
         let total = versions.extents + versions.contents;
-        let Some(mut count) = PastCount::begin(store, Counted::ByInode)? else { return Ok(None) };
+        let Some(mut count) = PastCount::begin(store, Counted::All)? else { return Ok(None) };
         while count.step(store, STEP)? {
             let done = count.versions();
             bar.show(Progress { step, done, total: total.max(done) });

@@ -274,6 +274,8 @@ statements! {
                     ORDER BY e.fork, e.ino, e.start, e.until LIMIT $5";
     PAST_CONTENTS = "SELECT ino, since, until, CAST(coalesce(octet_length(inline), 0) AS bigint) FROM content_history \
                      WHERE OF_VOLUME AND (ino, until) > ($1, $2) ORDER BY ino, until LIMIT $3";
+    PAST_VERSIONS = "SELECT ino, until, CAST(mode AS bigint), allocated FROM fileatt_history \
+                     WHERE OF_VOLUME AND (ino, until) > ($1, $2) ORDER BY ino, until LIMIT $3";
     PAST_NAMES = "SELECT fork, parent, name, until, ino, kind FROM naming_history \
                   WHERE OF_VOLUME AND (fork, parent, name, until) > ($1, $2, $3, $4) ORDER BY fork, parent, name, until LIMIT $5";
     COUNT_VERSIONS = "SELECT (SELECT count(*) FROM fileatt_history), (SELECT count(*) FROM content_history), \
@@ -356,9 +358,9 @@ statements! {
     ALL_EXTENTS = "SELECT e.ino, e.start, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, \
                    e.length, e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block \
                    WHERE (e.fork, e.ino, e.start, e.until) > ($1, $2, $3, $4) ORDER BY e.fork, e.ino, e.start, e.until LIMIT $5";
-    /// All versions of extents of file $1.
+    /// All versions of extents of files $1.
     EXTENTS_OF = "SELECT e.ino, e.start, e.owner, e.block, e.since, e.sum, b.refs, b.length, b.base, b.value, b.sum, b.bytes IS NULL, \
-                  e.length, e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE e.ino = $1";
+                  e.length, e.until, e.fork FROM extents_history e LEFT JOIN blocks b ON b.owner = e.ino AND b.id = e.block WHERE e.ino = ANY($1)";
     CONTENT_OF = "SELECT since, until FROM content_history WHERE ino = $1";
     EMPTY_CONTENT = "INSERT INTO content_history (ino, since, until, sum) \
                      SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) \

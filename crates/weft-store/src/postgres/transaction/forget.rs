@@ -70,19 +70,32 @@ impl PostgresTransaction<'_> {
         Ok(())
     }
 
-    /// Empties all versions of file `ino`. `Corrupt` if one is damaged: nobody would see that any
+    /// Empties all versions of `files`. `Corrupt` if one is damaged: nobody would see that any
     /// more.
-    pub(super) fn empty(&mut self, ino: Ino, plan: &mut HistoryPlan) -> Result<()> {
-        let connection = self.writer.connection();
-        let versions = past::versions(connection, ino, CommitNo(u64::MAX), VERSIONS_MAX)?;
-        let Some((_, newest)) = versions.first() else { return Ok(()) };
-        let of_file = |statement| Call::new(statement, vec![Box::new(int(ino.0))]);
-        let calls = [of_file(sql::EXTENTS_OF), of_file(sql::CONTENT_OF)];
-        let mut found = connection.query_all(WHAT, &calls)?.into_iter();
-        let (extents, content) = (found.next().unwrap_or_default(), found.next().unwrap_or_default());
+    pub(super) fn empty_all(&mut self, files: &[Ino], plan: &mut HistoryPlan) -> Result<()> {
+        let mut emptied = Vec::new();
+        for ino in files {
+            if self.empty(*ino, plan)? {
+                emptied.push(int(ino.0));
+            }
+        }
+        if emptied.is_empty() {
+            return Ok(());
+        }
+        // No index finds extents by file: they are looked for once for all of them.
+        let extents = self.writer.connection().query(WHAT, sql::EXTENTS_OF, vec![Box::new(emptied)])?;
         let mut dead = Dead::default();
         dead.take_extents(&extents, &mut plan.found)?;
         plan.calls.extend(dead.calls());
+        Ok(())
+    }
+
+    /// Empties all versions of file `ino`, but their extents. False if there are none.
+    fn empty(&mut self, ino: Ino, plan: &mut HistoryPlan) -> Result<bool> {
+        let connection = self.writer.connection();
+        let versions = past::versions(connection, ino, CommitNo(u64::MAX), VERSIONS_MAX)?;
+        let Some((_, newest)) = versions.first() else { return Ok(false) };
+        let content = connection.query(WHAT, sql::CONTENT_OF, vec![Box::new(int(ino.0))])?;
         let held = |row: &Row| Ok(CommitNo(unsigned(row, 0)?)..CommitNo(unsigned(row, 1)?));
         let mut content = content.iter().map(held).collect::<Result<Vec<_>>>()?;
         content.extend(emptied::beside_present(newest, &content));
@@ -99,7 +112,7 @@ impl PostgresTransaction<'_> {
             column(&versions, |(row, held)| emptied::row_sum(row, held)),
         ];
         plan.calls.push(Call::new(sql::EMPTY_INODES, columns.into()));
-        Ok(())
+        Ok(true)
     }
 
     /// Has all versions and pins go.

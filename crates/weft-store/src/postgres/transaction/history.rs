@@ -43,7 +43,7 @@ impl PostgresTransaction<'_> {
         if kept.is_ended() {
             self.forget_all(&mut plan)?;
         } else if kept.was_on() {
-            kept.emptied.iter().try_for_each(|ino| self.empty(*ino, &mut plan))?;
+            self.empty_all(&kept.emptied, &mut plan)?;
             self.forget(&mut kept, batch.commit, &mut plan)?;
         }
         plan.calls.extend(pin_calls(&kept));

@@ -1,7 +1,7 @@
 //! Versions in the order of their keys, for those who count what they cost.
 
 use crate::error::Result;
-use crate::past::{ExtentKey, NameKey, PastContent, PastExtent, PastName, VersionCounts};
+use crate::past::{ExtentKey, NameKey, PastContent, PastExtent, PastName, PastVersion, VersionCounts};
 use crate::row::{BlockId, CommitNo, Ino};
 use crate::sqlite::read::{self, sql, unsigned};
 use rusqlite::{Connection, Row};
@@ -38,6 +38,22 @@ pub(in crate::sqlite) fn contents(
                      WHERE (ino, until) > (?1, ?2) ORDER BY ino, until LIMIT ?3";
     read::all(connection, statement, (sql(ino.0), sql(until.0), sql(limit as u64)), |row| {
         Ok(PastContent { ino: Ino(unsigned(row, 0)?), held: commits(row, 1)?, length: unsigned(row, 3)? })
+    })
+}
+
+pub(in crate::sqlite) fn versions(
+    connection: &Connection,
+    (ino, until): (Ino, CommitNo),
+    limit: usize,
+) -> Result<Vec<PastVersion>> {
+    let statement = "SELECT ino, until, mode, allocated FROM fileatt_history \
+                     WHERE (ino, until) > (?1, ?2) ORDER BY ino, until LIMIT ?3";
+    read::all(connection, statement, (sql(ino.0), sql(until.0), sql(limit as u64)), |row| {
+        // What is damaged has none that anybody could read.
+        let number = |column| unsigned(row, column).unwrap_or(0);
+        let kind = u32::try_from(number(2)).ok().and_then(Kind::from_mode);
+        let has_content = kind == Some(Kind::File) && number(3) > 0;
+        Ok(PastVersion { ino: Ino(unsigned(row, 0)?), until: CommitNo(unsigned(row, 1)?), has_content })
     })
 }
 

@@ -96,7 +96,7 @@ pub(in crate::sqlite) fn change(
     if kept.is_ended() {
         retaining.end()?;
     } else if kept.was_on() {
-        kept.emptied.iter().try_for_each(|ino| retaining.empty(*ino))?;
+        retaining.empty_all(&kept.emptied)?;
         retaining.forget(&mut kept)?;
     }
     retaining.store(&kept)?;
@@ -146,12 +146,28 @@ impl Retaining<'_> {
         Ok(())
     }
 
-    /// Empties all versions of file `ino`. `Corrupt` if one is damaged: nobody would see that any
+    /// Empties all versions of `files`. `Corrupt` if one is damaged: nobody would see that any
     /// more.
-    fn empty(&mut self, ino: Ino) -> Result<()> {
+    fn empty_all(&mut self, files: &[Ino]) -> Result<()> {
+        let mut emptied = Vec::new();
+        for ino in files {
+            if self.empty(*ino)? {
+                emptied.push(ino.0.to_string());
+            }
+        }
+        // No index finds extents by file: they are looked for once for all of them.
+        let which = "ino IN (SELECT value FROM json_each(?1))";
+        if emptied.is_empty() {
+            Ok(())
+        } else {
+            self.remove_extents(which, (format!("[{}]", emptied.join(",")),)).map(drop)
+        }
+    }
+
+    /// Empties all versions of file `ino`, but their extents. False if there are none.
+    fn empty(&self, ino: Ino) -> Result<bool> {
         let versions = reading::versions(self.connection, ino, CommitNo(u64::MAX), usize::MAX)?;
-        let Some((_, newest)) = versions.first() else { return Ok(()) };
-        self.remove_extents("ino = ?1", (sql(ino.0),))?;
+        let Some((_, newest)) = versions.first() else { return Ok(false) };
         let content = "SELECT since, until FROM content_history WHERE ino = ?1";
         let mut statement = self.connection.prepare_cached(content).map_err(failed)?;
         let held = |row: &rusqlite::Row<'_>| Ok(CommitNo(unsigned(row, 0)?)..CommitNo(unsigned(row, 1)?));
@@ -167,7 +183,7 @@ impl Retaining<'_> {
             let put = "UPDATE fileatt_history SET size = 0, allocated = 0, sum = ?3 WHERE ino = ?1 AND until = ?2";
             self.execute(put, (sql(ino.0), sql(held.end.0), emptied::row_sum(row, held)))?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Removes as many versions that no kept commit sees as `kept` allows, and says there how far
