@@ -21,6 +21,7 @@ mod frame;
 pub mod fuzzing;
 mod increment;
 mod receive;
+mod received;
 mod record;
 mod send;
 mod shape;

@@ -73,6 +73,11 @@ pub(super) fn sent(store: &dyn Store, row: &InodeRow) -> Result<(InodeRow, Xattr
     Ok((InodeRow { xattrs: row.xattrs.saturating_sub(left_out), ..row.clone() }, all))
 }
 
+/// Returns `row` of `store` as it is sent.
+pub(super) fn sent_row(store: &dyn Store, row: &InodeRow) -> Result<InodeRow> {
+    if row.ino == Ino::ROOT { Ok(sent(store, row)?.0) } else { Ok(row.clone()) }
+}
+
 /// Refuses an attribute that the inode `row` cannot have.
 pub(super) fn refuse(row: &InodeRow, name: &Name, value: &[u8]) -> Result<()> {
     let is_kept = match name.as_bytes() {

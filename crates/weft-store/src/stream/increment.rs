@@ -8,7 +8,8 @@ use super::attributes::{self, Total};
 use super::bounds::refuse_taken_names;
 use super::codec::row_digest;
 use super::extents;
-use super::record::{Part, Record, StreamCommit};
+use super::received;
+use super::record::{Part, Record, StreamCommit, StreamVolume};
 use super::shape::refuse_row;
 use super::whole::{COOKIE_MIN, pin};
 use super::writing::Pending;
@@ -32,6 +33,8 @@ pub(super) struct Increment<'a> {
     part: Part,
     options: VolumeOptions,
     pending: Pending<'a>,
+    /// The change that remembers what is received, if the volume remembers what was.
+    received: Option<XattrChange>,
     /// Inodes that the part names.
     changed: BTreeMap<Ino, Changed>,
     /// Names that inodes gain, less those that they lose.
@@ -60,6 +63,8 @@ struct Changed {
 /// The inode that records are of.
 struct Current {
     row: InodeRow,
+    /// Attributes that it has here alone.
+    own: u32,
     /// Attributes that it has so far, each with the length of its value.
     xattrs: FxHashMap<Name, usize>,
     /// Bytes of those that came.
@@ -74,16 +79,19 @@ struct Current {
 impl<'a> Increment<'a> {
     /// Begins to receive `part`, which begins from a commit. `Unusable` if that is not the last
     /// commit of `store`.
-    pub(super) fn new(store: &'a dyn Store, part: Part) -> Result<Increment<'a>> {
+    pub(super) fn new(store: &'a dyn Store, volume: &StreamVolume, part: Part) -> Result<Increment<'a>> {
         let header = store.header()?;
-        refuse_base(store, &part)?;
+        refuse_base(store, volume, &part)?;
         refuse_taken_names(&part, store)?;
         let pending = Pending::new(store, part.to.time, Durability::Durable)?;
+        let remembered = received::is_remembered(store)?;
+        let received = remembered.then(|| received::remember(volume, part.to.number));
         Ok(Increment {
             store,
             part,
             options: header.options,
             pending,
+            received,
             changed: BTreeMap::new(),
             names: BTreeMap::new(),
             moved: BTreeMap::new(),
@@ -128,12 +136,14 @@ impl<'a> Increment<'a> {
             held: 0,
             cleared: Vec::new(),
             end: 0,
+            own: 0,
             row,
         };
         match (&old, there) {
             (Some(old), _) => {
-                current.xattrs =
-                    self.store.xattrs(old.ino)?.into_iter().map(|(name, value)| (name, value.len())).collect();
+                let (sent, xattrs) = attributes::sent(self.store, old)?;
+                current.own = old.xattrs - sent.xattrs;
+                current.xattrs = xattrs.into_iter().map(|(name, value)| (name, value.len())).collect();
                 current.held = if old.inline.is_some() { 0 } else { old.allocated };
             }
             // What was deleted while it was open is of no more use.
@@ -149,7 +159,8 @@ impl<'a> Increment<'a> {
     /// from.
     fn compared(&self, ino: Ino, there: Option<InodeRow>, base: Option<Digest>) -> Result<Option<InodeRow>> {
         let old = there.filter(|row| row.nlink > 0);
-        match old.as_ref().map(row_digest) == base {
+        let sent = old.as_ref().map(|row| attributes::sent_row(self.store, row)).transpose()?;
+        match sent.as_ref().map(row_digest) == base {
             true => Ok(old),
             false => {
                 let path = crate::path_to(ino, |ino| self.store.names_of(ino)).unwrap_or_default();
@@ -258,7 +269,7 @@ impl<'a> Increment<'a> {
     }
 
     fn end_inode(&mut self) -> Result<()> {
-        let Some(Current { row, xattrs, held, .. }) = self.inode.take() else { return Ok(()) };
+        let Some(Current { mut row, own, xattrs, held, .. }) = self.inode.take() else { return Ok(()) };
         let stored = row.inline.as_ref().map_or(0, |inline| inline.len() as u64);
         let mut total = Total::default();
         if !xattrs.iter().all(|(name, length)| total.add(name, *length)) {
@@ -267,6 +278,7 @@ impl<'a> Increment<'a> {
         if xattrs.len() as u64 != u64::from(row.xattrs) || held + stored != row.allocated {
             return Err(wrong(&format!("inode {} lacks attributes or blocks, or has too many", row.ino.0)));
         }
+        row.xattrs += own;
         self.pending.batch.inodes.push(InodeChange::Put(row));
         Ok(())
     }
@@ -354,6 +366,7 @@ impl<'a> Increment<'a> {
             let pins = self.part.snapshots.drain(..).map(|snapshot| pin(commit, snapshot));
             self.pending.batch.history.extend(pins);
         }
+        self.pending.batch.xattrs.extend(self.received.take());
         self.pending.commit(self.part.to.root)
     }
 
@@ -434,7 +447,7 @@ impl Changed {
 }
 
 /// Fails if the last commit of `store` is not the one that `part` begins from.
-pub(super) fn refuse_base(store: &dyn Store, part: &Part) -> Result<()> {
+pub(super) fn refuse_base(store: &dyn Store, volume: &StreamVolume, part: &Part) -> Result<()> {
     let header = store.header()?;
     let last = store.commits(header.commit, 1)?.pop();
     let Some(from) = part.from else { return Err(wrong("a whole tree follows another one")) };
@@ -455,5 +468,5 @@ pub(super) fn refuse_base(store: &dyn Store, part: &Part) -> Result<()> {
             header.commit.0
         )));
     }
-    Ok(())
+    received::refuse_other(store, volume, part)
 }

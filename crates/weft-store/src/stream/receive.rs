@@ -128,7 +128,7 @@ impl<R: Read> Incoming<R> {
     fn skip_received(&mut self, store: &dyn Store, progress: &mut dyn FnMut(Progress)) -> Result<()> {
         let mut unfit = None;
         while let Some(part) = self.next.as_ref().filter(|part| part.from.is_some()) {
-            let Err(error) = refuse_base(store, part) else { return Ok(()) };
+            let Err(error) = refuse_base(store, &self.volume, part) else { return Ok(()) };
             if error.kind() != ErrorKind::Unusable {
                 return Err(error);
             }
@@ -171,8 +171,8 @@ impl<R: Read> Incoming<R> {
         let total = part.bytes_about;
         let has_snapshots = !part.snapshots.is_empty();
         let mut taking = match part.from {
-            None => Taking::Whole(Box::new(Whole::new(store, part)?)),
-            Some(_) => Taking::Increment(Box::new(Increment::new(store, part)?)),
+            None => Taking::Whole(Box::new(Whole::new(store, &self.volume, part)?)),
+            Some(_) => Taking::Increment(Box::new(Increment::new(store, &self.volume, part)?)),
         };
         let mut take = |record| match &mut taking {
             Taking::Whole(whole) => whole.take(record),

@@ -314,8 +314,10 @@ fn base(path: &Path) -> (Arc<dyn Store>, StreamCommit) {
     (store, commit(5, root))
 }
 
+/// A row as it is sent.
 fn row(store: &dyn Store, ino: u64) -> InodeRow {
-    store.inodes(Ino(ino), 1).expect("readable").remove(0)
+    let row = store.inodes(Ino(ino), 1).expect("readable").remove(0);
+    super::attributes::sent_row(store, &row).expect("readable")
 }
 
 /// What changes `old` into that.

@@ -2,7 +2,8 @@
 //! memory. Inodes come first, each with all that it has, then the entries of directories.
 
 use super::attributes::{self, Total};
-use super::record::{Part, Record, Snapshot};
+use super::received;
+use super::record::{Part, Record, Snapshot, StreamVolume};
 use super::shape::{Shape, refuse_row};
 use super::writing::Pending;
 use super::wrong;
@@ -36,6 +37,8 @@ pub(super) struct Whole<'a> {
     bytes_used: u64,
     inodes_used: u64,
     last: Ino,
+    /// The change that remembers what is received, until the root is there.
+    received: Option<XattrChange>,
 }
 
 /// The inode that records are of.
@@ -59,10 +62,11 @@ struct Directory {
 
 impl<'a> Whole<'a> {
     /// Begins to fill `store`, which is new.
-    pub(super) fn new(store: &'a dyn Store, part: Part) -> Result<Whole<'a>> {
+    pub(super) fn new(store: &'a dyn Store, volume: &StreamVolume, part: Part) -> Result<Whole<'a>> {
         let pending = Pending::new(store, part.to.time, Durability::Eventual)?;
         let options = store.header()?.options;
         let (shape, inode, directory) = (Shape::default(), None, None);
+        let received = received::remember(volume, part.to.number);
         Ok(Whole {
             store,
             part,
@@ -74,6 +78,7 @@ impl<'a> Whole<'a> {
             bytes_used: 0,
             inodes_used: 0,
             last: Ino(0),
+            received: Some(received),
         })
     }
 
@@ -92,7 +97,7 @@ impl<'a> Whole<'a> {
         }
     }
 
-    fn inode(&mut self, row: InodeRow) -> Result<()> {
+    fn inode(&mut self, mut row: InodeRow) -> Result<()> {
         self.end_inode()?;
         refuse_row(&row, self.part.next_id, &self.options)?;
         self.shape.inode(&row)?;
@@ -101,6 +106,12 @@ impl<'a> Whole<'a> {
         self.inodes_used += 1;
         self.last = row.ino;
         let xattrs = row.xattrs;
+        if row.ino == Ino::ROOT
+            && let Some(received) = self.received.take()
+        {
+            row.xattrs += 1;
+            self.pending.batch.xattrs.push(received);
+        }
         self.inode = Some(Current { row, xattrs, last_xattr: None, total: Total::default(), held: 0, end: 0 });
         Ok(())
     }
