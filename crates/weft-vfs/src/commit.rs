@@ -477,13 +477,25 @@ impl Vfs {
         if may_commit {
             // What fails is reported, and nothing is freed then.
             let _ = self.commit();
-            if let Err(error) = self.yield_history() {
-                self.report("history does not yield", &error);
-            }
         }
         let space = self.store.reclaim()?;
         self.state.lock().space_free = space.bytes_free;
         Ok(())
+    }
+
+    /// Has history make space, the oldest first. True if there was any.
+    pub(crate) fn yield_to_present(&self) -> Result<bool> {
+        self.may_wait(Wait::Commit)?;
+        if self.state.lock().failure.is_some() {
+            return Ok(false);
+        }
+        let has_yielded = self.yield_history().unwrap_or_else(|error| {
+            self.report("history does not yield", &error);
+            false
+        });
+        let space = self.store.reclaim()?;
+        self.state.lock().space_free = space.bytes_free;
+        Ok(has_yielded)
     }
 
     /// Waits until there is room for `bytes` more of changes, or a commit has ended, as long as
