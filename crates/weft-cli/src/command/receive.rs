@@ -24,6 +24,10 @@ use weft_vfs::{Clock, SystemClock};
 /// Time between two looks for a signal, while nothing comes.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
+/// What a signal leaves of a stream that brings a whole volume, and of one that brings changes.
+const NOTHING_LEFT: &str = "nothing was received, and nothing is left of it";
+const PARTS_LEFT: &str = "nothing more was received; what came whole stays, and the same stream goes on from there";
+
 /// Receives a volume, or changes of one, from the standard input.
 pub fn run(arguments: &Receive) -> ExitCode {
     exit_code(receive(arguments))
@@ -36,8 +40,10 @@ fn receive(arguments: &Receive) -> Result<ExitCode> {
     let interrupt = Interrupt::take(|_| ())?;
     let location = crate::mounted::unmounted(&arguments.volume)?;
     let file = File::from(rustix::io::dup(rustix::stdio::stdin())?);
+    let mut is_whole = false;
     let received =
         Incoming::open(Input { file, interrupt: interrupt.clone() }).map_err(Into::into).and_then(|incoming| {
+            is_whole = incoming.from().is_none();
             match incoming.from() {
                 Some(_) => receive_changes(arguments, &location, incoming),
                 None => receive_whole(arguments, &location, incoming),
@@ -50,10 +56,7 @@ fn receive(arguments: &Receive) -> Result<ExitCode> {
         }
         Err(error) => match interrupt.signal() {
             Some(signal) => {
-                tracing::warn!(
-                    "interrupted: nothing more was received; a whole part of an increment stays, and the same stream goes \
-                     on from there"
-                );
+                tracing::warn!("interrupted: {}", if is_whole { NOTHING_LEFT } else { PARTS_LEFT });
                 Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)))
             }
             None => fail(error.context(format!("cannot receive volume {location}"))),
