@@ -85,10 +85,13 @@ impl Vfs {
         Ok(kept)
     }
 
-    /// Sets or removes attribute `name` of `ino`, whoever asks.
+    /// Sets or removes attribute `name` of `ino`, whoever asks. One that no user sees changes no
+    /// time of the inode: a copy that keeps something for itself stays a copy.
     pub(crate) fn put(&self, state: &mut State, ino: Ino, name: &Name, value: Option<&[u8]>) -> Result<(), Stop> {
         let value = value.map(Cow::Borrowed);
-        state.perform(&Mutation::Xattr { ino, name: name.clone(), value, permissions: None, time: self.now() })
+        let is_own = name.as_bytes().starts_with(KEPT);
+        let time = if is_own { state.tree.inode(ino)?.row.ctime } else { self.now() };
+        state.perform(&Mutation::Xattr { ino, name: name.clone(), value, permissions: None, time })
     }
 }
 

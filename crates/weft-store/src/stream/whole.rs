@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 use weft_digest::Kind;
 
 /// Rows of one commit, about; a few in tests, so that a small tree takes several.
-const ROWS_MAX: usize = if cfg!(test) { 3 } else { 50_000 };
+const ROWS_MAX: usize = if cfg!(test) { 4 } else { 50_000 };
 
 /// Bytes of one commit, about: in blocks, in rows and in attributes.
 const BYTES_MAX: u64 = if cfg!(test) { 1 } else { 128 } << 20;
