@@ -14,7 +14,7 @@ use costs::Costs;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
-use weft_store::{CommitNo, History, HistoryFor, OpenOptions, Pin, PinKind, Store};
+use weft_store::{CommitNo, History, HistoryFor, OpenOptions, Pin, PinKind, Rule, Store};
 use weft_vfs::{ForgottenRecord, Vfs, excluded_patterns, forgotten_records};
 
 /// Records of what was taken out that are printed for people.
@@ -191,8 +191,17 @@ fn change(arguments: &SetHistory) -> Result<()> {
     Ok(())
 }
 
+/// Has a new volume, which nobody uses yet, keep history by `rule`.
+pub fn begin(volume: &Path, rule: &Rule, readers: Option<HistoryFor>) -> Result<()> {
+    let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;
+    let kept = opened.vfs.keep_history(&rule.to_string(), readers);
+    opened.close()?;
+    kept?;
+    Ok(())
+}
+
 /// Sets the rule of a volume, mounted or not.
-pub fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<()> {
+fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<()> {
     let order = match keeping {
         Keeping::Off => "/history/off".to_owned(),
         Keeping::By(rule) => {

@@ -44,8 +44,8 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         .engine()
         .create(&options, owner, SystemClock.now())
         .with_context(|| format!("cannot make volume {location}"))?;
-    if arguments.history != Keeping::Off {
-        history::set(&arguments.volume, &arguments.history, arguments.history_for)
+    if let Keeping::By(rule) = &arguments.history {
+        history::begin(&arguments.volume, rule, arguments.history_for)
             .with_context(|| format!("made volume {location}, which keeps no history, as that failed"))?;
     }
     let name = shown::message(&location.to_string());
