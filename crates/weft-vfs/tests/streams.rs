@@ -65,16 +65,20 @@ impl Home {
     }
 }
 
-/// All that names lead to: but for access times, and for where blocks lie.
+/// All that names lead to: but for access times, for where blocks lie, and for what a volume keeps
+/// for itself.
 type Tree = BTreeMap<Ino, Vec<String>>;
 
 fn tree(store: &dyn Store) -> Tree {
     let mut tree = Tree::new();
     let rows = store.inodes(Ino(0), usize::MAX >> 1).expect("readable");
     for row in rows.into_iter().filter(|row| row.nlink > 0) {
-        let mut told = vec![format!("{:?}", InodeRow { atime: Timestamp(0), ..row.clone() })];
+        let mut xattrs = store.xattrs(row.ino).expect("readable");
+        xattrs.retain(|(name, _)| !name.as_bytes().starts_with(b"weft."));
+        let count = u32::try_from(xattrs.len()).expect("few");
+        let mut told = vec![format!("{:?}", InodeRow { atime: Timestamp(0), xattrs: count, ..row.clone() })];
         told.push(format!("{:?}", store.digest(row.ino).expect("readable")));
-        told.extend(store.xattrs(row.ino).expect("readable").into_iter().map(|xattr| format!("{xattr:?}")));
+        told.extend(xattrs.into_iter().map(|xattr| format!("{xattr:?}")));
         told.extend(store.names(row.ino, Cookie(0), 1 << 20).expect("readable").iter().map(|name| format!("{name:?}")));
         let extents = store.extents(row.ino, 0..u64::MAX).expect("readable");
         told.extend(extents.iter().map(|(span, block)| format!("{span:?} {} {:?}", block.length, block.value)));
