@@ -19,15 +19,17 @@ pub(crate) use excluding::ExcludingState;
 pub(crate) use yielding::YieldingState;
 
 pub use history::Collected;
+use history::RoomSteps;
 use syncs::Begun;
 pub(crate) use syncs::Syncs;
 
 use crate::blocking::Wait;
+use crate::state::State;
 use crate::volume::{Log, Vfs};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering;
 use weft_store::log::{LogSync, OperationLog};
-use weft_store::{BlockRef, CommitNo, Durability, OpNo};
+use weft_store::{BlockRef, CommitNo, Durability, OpNo, Space};
 use weft_tree::{Error, ErrorKind, PendingCommit, Result};
 
 /// Rows after which a commit does not wait for its interval.
@@ -327,7 +329,7 @@ impl Vfs {
     }
 
     fn try_hard(&self, turn: &mut CommitState, durability: Durability) -> Result<()> {
-        let (mut conflicts, mut yields) = (1, 0);
+        let (mut conflicts, mut taken) = (1, RoomSteps::default());
         let result = loop {
             match self.try_commit(turn, durability) {
                 Ok(Stored::All) => break Ok(()),
@@ -336,7 +338,7 @@ impl Vfs {
                     self.report("cannot commit; trying again", &error);
                     conflicts += 1;
                 }
-                Err(error) if error.kind() == ErrorKind::NoSpace && self.find_room(turn, yields) => yields += 1,
+                Err(error) if error.kind() == ErrorKind::NoSpace && self.find_room(turn, &mut taken) => {}
                 Err(error) => {
                     self.state.lock().failure = Some(error.kind());
                     self.commits_failed.fetch_add(1, Ordering::Relaxed);
@@ -478,9 +480,15 @@ impl Vfs {
             // What fails is reported, and nothing is freed then.
             let _ = self.commit();
         }
-        let space = self.store.reclaim()?;
-        self.state.lock().space_free = space.bytes_free;
+        drop(self.see_space(&self.store.reclaim()?));
         Ok(())
+    }
+
+    /// Notes the space that there is. Returns the state.
+    pub(crate) fn see_space(&self, space: &Space) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        state.space_free = space.bytes_free;
+        state
     }
 
     /// Has history make space, the oldest first. True if there was any.
@@ -493,8 +501,8 @@ impl Vfs {
             self.report("history does not yield", &error);
             false
         });
-        let space = self.store.reclaim()?;
-        self.state.lock().space_free = space.bytes_free;
+        // What it gave up is given back already.
+        drop(self.see_space(&self.store.space()?));
         Ok(has_yielded)
     }
 

@@ -139,7 +139,7 @@ impl Vfs {
 
     /// The same, for an operation that is done in another way on opaque inodes.
     pub(crate) fn try_run<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T, Refusal> {
-        let mut made_space = 0;
+        let (mut made_space, mut has_yielded) = (false, false);
         let (mut gone, mut is_long, mut has_evicted) = (None, false, false);
         loop {
             let stop = match self.run_once(&mut operation, is_long) {
@@ -152,11 +152,14 @@ impl Vfs {
                 Stop::Fail(error) if error.kind() == ErrorKind::QuotaExceeded && self.opaque.clear() => continue,
                 Stop::Fail(error) => return Err(error.into()),
                 Stop::Opaque => return Err(Refusal::Opaque),
-                // History yields where a commit makes no room.
-                Stop::Miss(Miss::Space) if made_space == 1 && self.yield_to_present()? => made_space = 2,
-                Stop::Miss(Miss::Space) if made_space > 0 => return Err(Error::from(ErrorKind::NoSpace).into()),
+                Stop::Miss(Miss::Space) if made_space => {
+                    // History yields where a commit makes no room.
+                    if std::mem::replace(&mut has_yielded, true) || !self.yield_to_present()? {
+                        return Err(Error::from(ErrorKind::NoSpace).into());
+                    }
+                }
                 Stop::Miss(miss) => {
-                    made_space += u8::from(miss == Miss::Space);
+                    made_space |= miss == Miss::Space;
                     // Once, so that what it fetches is there when it begins again, however small
                     // the bound is.
                     if !std::mem::replace(&mut has_evicted, true) {

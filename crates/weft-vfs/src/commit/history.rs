@@ -29,6 +29,15 @@ const YIELDS_MAX: usize = 64;
 /// Bytes that history yields before a request of room is tried again.
 const YIELDED_ENOUGH: u64 = 64 << 20;
 
+/// Steps that were taken to make room for one commit.
+#[derive(Default)]
+pub(super) struct RoomSteps {
+    /// True if the storage was asked to give back what it can.
+    has_asked: bool,
+    /// Times that history yielded.
+    yields: usize,
+}
+
 /// A part of the work of giving up the past that no kept commit sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collected {
@@ -212,18 +221,17 @@ impl Vfs {
     }
 
     /// True if the storage has no room for what is changed, or tells nobody.
-    fn is_short_of_room(&self) -> bool {
-        let Ok(space) = self.store.space() else { return false };
-        let mut state = self.state.lock();
-        state.space_free = space.bytes_free;
-        self.store.is_remote() || state.may_allocate(0).is_err()
+    fn is_short_of_room(&self) -> Result<bool> {
+        let state = self.see_space(&self.store.space()?);
+        Ok(self.store.is_remote() || state.may_allocate(0).is_err())
     }
 
-    /// Makes room after a try of a commit found none, the try number `tried` from 0 on; true if
-    /// another one may find some. History yields where the storage itself has nothing to give back,
-    /// unless there is room by what it tells: then it was something else, and passes.
-    pub(super) fn find_room(&self, turn: &CommitState, tried: usize) -> bool {
-        if turn.in_doubt.is_some() || tried > YIELDS_MAX {
+    /// Makes room after a try of a commit found none, and after the steps that were `taken` for the
+    /// same commit; true if another one may find some. History yields where the storage itself has
+    /// nothing to give back, unless there is room by what it tells: then it was something else, and
+    /// passes.
+    pub(super) fn find_room(&self, turn: &CommitState, taken: &mut RoomSteps) -> bool {
+        if turn.in_doubt.is_some() || taken.yields >= YIELDS_MAX {
             return false;
         }
         let is_made = |result: Result<bool>| {
@@ -233,11 +241,12 @@ impl Vfs {
             })
         };
         let make_room = || is_made(self.store.make_room().map_err(Error::from));
-        if tried == 0 && make_room() {
+        if !std::mem::replace(&mut taken.has_asked, true) && make_room() {
             return true;
         }
-        let has_yielded = self.is_short_of_room() && is_made(self.yield_some(turn, tried));
+        let has_yielded = is_made(self.is_short_of_room()) && is_made(self.yield_some(turn, taken.yields));
         if has_yielded {
+            taken.yields += 1;
             make_room();
         }
         has_yielded

@@ -60,8 +60,7 @@ impl Vfs {
         self.may_read_rows()?;
         let space = self.store.space()?;
         let yieldable = self.yieldable().unwrap_or(0);
-        let mut state = self.state.lock();
-        state.space_free = space.bytes_free;
+        let state = self.see_space(&space);
         let (total, free, available) = sizes(
             &space,
             (state.tree.dirty_bytes, yieldable),
