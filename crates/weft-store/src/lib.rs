@@ -63,8 +63,8 @@ pub use past::{
 pub use path_walk::PathWalk;
 pub use round_trips::RoundTrips;
 pub use row::{
-    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OpNo, Place, Span,
-    Timestamp,
+    BlockId, BlockRef, CommitNo, CommitRow, Cookie, Generation, Ino, InodeRow, ListedRow, NameRow, OWN_XATTRS, OpNo,
+    Place, Span, Timestamp,
 };
 pub use store::{
     Applied, BlockHome, BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space,

@@ -6,6 +6,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weft_block::Slice;
 use weft_digest::{Digest, Kind, Value, ZERO};
 
+/// Begins the names of extended attributes that a volume keeps for itself; no namespace of
+/// attributes does.
+pub const OWN_XATTRS: &[u8] = b"weft.";
+
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

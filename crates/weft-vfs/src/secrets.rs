@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use weft_store::{Ino, Name};
 use weft_tree::{ErrorKind, Mutation, ROW_BYTES, Result, Stop};
 
-/// Begins the names of what is kept; no namespace of attributes does.
-pub(crate) const KEPT: &[u8] = b"weft.";
+/// Begins the names of what is kept.
+pub(crate) const KEPT: &[u8] = weft_store::OWN_XATTRS;
 
 /// A secret: so many bytes that nobody guesses them.
 pub type Secret = [u8; 32];

@@ -204,7 +204,7 @@ pub enum Keeping {
 }
 
 impl Default for Keeping {
-    /// What a new volume does unless it is told otherwise.
+    /// The choice of a new volume that is told nothing else.
     fn default() -> Keeping {
         Keeping::By(Rule::default())
     }

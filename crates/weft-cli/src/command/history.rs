@@ -71,7 +71,7 @@ struct Kept {
     last: (CommitNo, String),
     pins: Vec<(Pin, String)>,
     costs: Option<Costs>,
-    /// What was taken out, the oldest first.
+    /// Records of content that was taken out, the oldest first.
     forgotten: Vec<ForgottenRecord>,
     /// Patterns of paths that are excluded.
     excluded: Vec<Vec<u8>>,
@@ -193,11 +193,7 @@ fn change(arguments: &SetHistory) -> Result<()> {
 
 /// Has a new volume, which nobody uses yet, keep history by `rule`.
 pub fn begin(volume: &Path, rule: &Rule, readers: Option<HistoryFor>) -> Result<()> {
-    let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;
-    let kept = opened.vfs.keep_history(&rule.to_string(), readers);
-    opened.close()?;
-    kept?;
-    Ok(())
+    changed(volume, |vfs| vfs.keep_history(&rule.to_string(), readers)).map(drop)
 }
 
 /// Sets the rule of a volume, mounted or not.
@@ -227,8 +223,13 @@ pub(super) fn ordered(
     if let Some(daemon) = daemons::using(volume)? {
         return daemon.order(order);
     }
+    changed(volume, alone)
+}
+
+/// Opens `volume`, which no daemon uses, and has `change` made. Returns the commit.
+fn changed(volume: &Path, change: impl FnOnce(&Vfs) -> weft_vfs::Result<CommitNo>) -> Result<u64> {
     let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;
-    let changed = alone(&opened.vfs);
+    let changed = change(&opened.vfs);
     opened.close()?;
     Ok(changed?.0)
 }

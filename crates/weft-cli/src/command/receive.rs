@@ -24,7 +24,7 @@ use weft_vfs::{Clock, SystemClock};
 /// Time between two looks for a signal, while nothing comes.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// What a signal leaves of a stream that brings a whole volume, and of one that brings changes.
+/// Words for the rest that a signal leaves: of a stream of a whole volume, and of one of changes.
 const NOTHING_LEFT: &str = "nothing was received, and nothing is left of it";
 const PARTS_LEFT: &str = "nothing more was received; what came whole stays, and the same stream goes on from there";
 

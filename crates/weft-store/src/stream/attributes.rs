@@ -9,15 +9,12 @@ use super::wrong;
 use crate::Name;
 use crate::error::Result;
 use crate::past::{FORGOTTEN, FORGOTTEN_BYTES_MAX, FORGOTTEN_MAX, FORGOTTEN_TOTAL_MAX};
-use crate::row::{Ino, InodeRow};
+use crate::row::{Ino, InodeRow, OWN_XATTRS};
 use crate::store::Store;
 use weft_digest::Kind;
 
 /// Attributes of an inode.
 pub(super) type Xattrs = Vec<(Name, Vec<u8>)>;
-
-/// Begins the names of attributes that a volume keeps for itself.
-const OWN: &[u8] = b"weft.";
 
 /// Most bytes in a value (`XATTR_SIZE_MAX` of Linux).
 const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -67,7 +64,7 @@ fn is_record(name: &[u8]) -> bool {
 pub(super) fn sent(store: &dyn Store, row: &InodeRow) -> Result<(InodeRow, Xattrs)> {
     let mut all = if row.has_xattrs() { store.xattrs(row.ino)? } else { Vec::new() };
     let before = all.len();
-    let is_sent = |name: &[u8]| !name.starts_with(OWN) || is_record(name);
+    let is_sent = |name: &[u8]| !name.starts_with(OWN_XATTRS) || is_record(name);
     all.retain(|(name, _)| row.ino != Ino::ROOT || is_sent(name.as_bytes()));
     let left_out = u32::try_from(before - all.len()).unwrap_or(u32::MAX);
     Ok((InodeRow { xattrs: row.xattrs.saturating_sub(left_out), ..row.clone() }, all))

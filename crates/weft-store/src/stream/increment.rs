@@ -84,8 +84,7 @@ impl<'a> Increment<'a> {
         refuse_base(store, volume, &part)?;
         refuse_taken_names(&part, store)?;
         let pending = Pending::new(store, part.to.time, Durability::Durable)?;
-        let remembered = received::is_remembered(store)?;
-        let received = remembered.then(|| received::remember(volume, part.to.number));
+        let received = received::last(store)?.map(|_| received::remember(volume, part.to.number));
         Ok(Increment {
             store,
             part,

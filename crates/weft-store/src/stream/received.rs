@@ -23,26 +23,26 @@ pub(super) fn remember(volume: &StreamVolume, number: CommitNo) -> XattrChange {
     XattrChange { ino: Ino::ROOT, name: Name::new(NAME).expect("a name"), value: Some(value) }
 }
 
-/// True if `store` remembers a commit.
-pub(super) fn is_remembered(store: &dyn Store) -> Result<bool> {
-    Ok(store.xattrs(Ino::ROOT)?.iter().any(|(name, _)| name.as_bytes() == NAME))
+/// The volume, by its uuid, and the commit of it that `store` received last, if it remembers one.
+pub(super) fn last(store: &dyn Store) -> Result<Option<([u8; UUID_BYTES], CommitNo)>> {
+    let remembered = store.xattrs(Ino::ROOT)?.into_iter().find(|(name, _)| name.as_bytes() == NAME);
+    Ok(remembered.and_then(|(_, value)| {
+        let (uuid, number) = value.split_first_chunk()?;
+        Some((*uuid, CommitNo(u64::from_le_bytes(number.try_into().ok()?))))
+    }))
 }
 
 /// Fails if the commit that `store` received last is another one of `volume` than `part` begins
 /// from. What came from another volume is told by its digest alone.
 pub(super) fn refuse_other(store: &dyn Store, volume: &StreamVolume, part: &Part) -> Result<()> {
-    let remembered = store.xattrs(Ino::ROOT)?.into_iter().find(|(name, _)| name.as_bytes() == NAME);
-    let Some((_, value)) = remembered else { return Ok(()) };
-    let Some((uuid, number)) = value.split_at_checked(UUID_BYTES) else { return Ok(()) };
-    let (Ok(number), Some(from)) = (<[u8; 8]>::try_from(number).map(u64::from_le_bytes), part.from) else {
-        return Ok(());
-    };
-    if uuid != volume.uuid || number == from.number.0 {
-        return Ok(());
+    match (last(store)?, part.from) {
+        (Some((uuid, here)), Some(from)) if uuid == volume.uuid && here != from.number => {
+            Err(Error::Unusable(format!(
+                "the stream begins from commit {} of there, and what is here is commit {1} of there; send the changes from \
+             that one ('--from @{1}')",
+                from.number.0, here.0
+            )))
+        }
+        _ => Ok(()),
     }
-    Err(Error::Unusable(format!(
-        "the stream begins from commit {} of there, and what is here is commit {number} of there; send the changes from \
-         that one ('--from @{number}')",
-        from.number.0
-    )))
 }

@@ -10,7 +10,7 @@ use super::path::{VolumePath, shown};
 use super::rows::Rows;
 use super::{Restoring, refused};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use weft_store::{CommitNo, Cookie, Generation, Ino, InodeRow, Kind, Name, NameRow, Store};
@@ -54,16 +54,17 @@ pub struct DeletedName {
     pub size: u64,
 }
 
+impl DeletedName {
+    fn order(&self) -> impl Ord + '_ {
+        (self.gone, Reverse(&self.path), self.last, self.directory, self.is_at_path, &self.name)
+    }
+}
+
 impl Ord for DeletedName {
     /// Those that were deleted later are greater; of one commit, a directory is greater than what
     /// lay in it, so that it is told first.
     fn cmp(&self, other: &DeletedName) -> Ordering {
-        let key = |name: &DeletedName| (name.gone, name.last, name.directory, name.is_at_path);
-        self.gone
-            .cmp(&other.gone)
-            .then_with(|| other.path.cmp(&self.path))
-            .then_with(|| key(self).cmp(&key(other)))
-            .then_with(|| self.name.cmp(&other.name))
+        self.order().cmp(&other.order())
     }
 }
 
