@@ -1,4 +1,5 @@
-//! Key files that stages name: files of a directory, for nobody but their owner to read.
+//! Files of keys, among them those that stages name in a directory: for nobody but their owner to
+//! read.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,15 +13,20 @@ const BYTES_MAX: u64 = 64 << 10;
 /// read it, too), `InvalidData` (it is too long).
 pub fn read_key(directory: &Path, name: &str) -> io::Result<Vec<u8>> {
     let said = |error: io::Error| io::Error::new(error.kind(), format!("the key '{name}': {error}"));
-    let file = File::open(directory.join(name)).map_err(said)?;
+    read_key_file(&directory.join(name)).map_err(said)
+}
+
+/// The same of the file at `path`; its errors do not name it.
+pub fn read_key_file(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
         let message = "others may read it, or change it; 'chmod 600' makes it yours alone";
-        return Err(said(io::Error::new(io::ErrorKind::PermissionDenied, message)));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     let mut bytes = Vec::new();
-    file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(said)?;
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(said(io::Error::new(io::ErrorKind::InvalidData, "it is too long for a key")));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too long for a key"));
     }
     Ok(bytes)
 }

@@ -24,6 +24,7 @@
 //! ```
 
 mod account;
+pub mod age;
 pub mod archive;
 mod arguments;
 pub mod catalog;
@@ -51,7 +52,7 @@ mod threaded;
 pub use account::{Bounds, Charge};
 pub use exported::refuse_to_daemon;
 pub use exported::workers::worker;
-pub use keys::read_key;
+pub use keys::{read_key, read_key_file};
 pub use language::NetworkError;
 pub use network::{Described, Network};
 pub use pull::RunError;

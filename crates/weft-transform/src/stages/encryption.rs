@@ -1,31 +1,18 @@
-//! encrypt and decrypt: files of age(1), version 1, for X25519 keys (the specification of age, C2SP
-//! age.md).
+//! encrypt and decrypt: files of age(1), for X25519 keys ([`crate::age`]).
 //!
 //! What encrypts makes the same of the same: nothing in it is random, but follows from the key and
 //! all that is encrypted. So links that encrypt can be read in parts, and their length computed.
 //! Who sees two files can tell whether they hold the same; nothing else.
 
-mod header;
-mod keys;
-
 use crate::account::{Account, InMemory};
+use crate::age::{AgeError, CHUNK_BYTES, Encrypting, Identity, Opening, Sealing, Secrets, TAG_BYTES, identities};
 use crate::arguments::Arguments;
 use crate::language::{Call, NetworkError};
 use crate::source::Sources;
 use crate::stage::{Shape, Stage, StageError};
 use crate::temporary::TemporaryFile;
 use crate::threaded::{Reader, Threaded, Writer};
-use chacha20poly1305::aead::Aead;
-use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce};
-use header::{FILE_KEY_BYTES, NONCE_BYTES};
-use hkdf::Hkdf;
-use keys::Identity;
-use sha2::Sha256;
 use std::io::{BufRead, Read, Seek, Write};
-
-/// Bytes that are encrypted together, and how many more they are then.
-const CHUNK_BYTES: usize = 64 << 10;
-const TAG_BYTES: usize = 16;
 
 /// Bytes that wait in memory until all that is encrypted is known; more go through a temporary
 /// file.
@@ -52,7 +39,7 @@ fn stage(
     let inverse = Some(format!("{inverse} '{}'", name.replace('\'', "'\\''")));
     let key = name.clone();
     let start = move |sources: &mut dyn Sources| {
-        let identities = keys::read(&name, &sources.key(&name).map_err(StageError::Source)?)?;
+        let identities = identities(&name, &sources.key(&name).map_err(StageError::Source)?)?;
         Ok(Threaded::new(move |reader, writer| work(&identities, reader, writer)))
     };
     Ok(Stage { inverse, gives, keys: vec![key], ..Stage::reading(start) })
@@ -80,86 +67,32 @@ fn encrypted(identities: &[Identity], mut reader: Reader, writer: &mut Writer) -
         let count = bytes.len();
         reader.consume(count);
     }
-    let mut derived = [0; FILE_KEY_BYTES + 32 + NONCE_BYTES];
     let mut deriving = blake3::Hasher::new_derive_key(DERIVED);
-    deriving.update(&identity.secret).update(hasher.finalize().as_bytes()).finalize_xof().fill(&mut derived);
-    let (file_key, rest) = derived.split_first_chunk().expect("there are more");
-    let (ephemeral, rest) = rest.split_first_chunk().expect("there are more");
-    let nonce: &[u8; NONCE_BYTES] = rest.try_into().expect("as many");
-    writer.write_all(&header::write(file_key, *ephemeral, &identity.recipient()))?;
-    writer.write_all(nonce)?;
-    let mut stream = Stream::new(file_key, nonce);
-    waiting.pieces(|piece, is_last| Ok(writer.write_all(&stream.seal(piece, is_last))?))
+    let mut derived = deriving.update(&identity.secret).update(hasher.finalize().as_bytes()).finalize_xof();
+    let (mut secrets, mut ephemeral) = (Secrets::default(), [0; 32]);
+    for secret in [&mut secrets.file_key[..], &mut ephemeral, &mut secrets.nonce] {
+        derived.fill(secret);
+    }
+    let mut encrypting = Encrypting::with(writer, &secrets, &[(ephemeral, identity.recipient())])?;
+    waiting.pieces(|piece| Ok(encrypting.write_all(piece)?))?;
+    encrypting.finish()?;
+    Ok(())
 }
 
-fn decrypted(identities: &[Identity], mut reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
-    let file_key = header::read(&mut reader, identities)?;
-    let mut nonce = [0; NONCE_BYTES];
-    reader.read_exact(&mut nonce).map_err(|_| cut_off())?;
-    let mut stream = Stream::new(&file_key, &nonce);
-    let mut chunk = Vec::new();
-    for number in 0u64.. {
-        chunk.clear();
-        (&mut reader).take((CHUNK_BYTES + TAG_BYTES) as u64).read_to_end(&mut chunk)?;
-        let is_last = reader.fill_buf()?.is_empty();
-        let opened = stream.open(&chunk, is_last).ok_or_else(|| {
-            StageError::data("the encrypted data is damaged or cut off: a part of it is not what was encrypted")
-        })?;
-        // Only a file that has nothing ends with an empty part.
-        if opened.is_empty() && number > 0 {
-            return Err(cut_off());
-        }
-        writer.write_all(&opened)?;
-        if is_last {
-            return Ok(());
-        }
+fn decrypted(identities: &[Identity], reader: Reader, writer: &mut Writer) -> Result<(), StageError> {
+    let mut opening = Opening::new(reader, identities)?;
+    while let Some(chunk) = opening.next()? {
+        writer.write_all(&chunk)?;
     }
     Ok(())
 }
 
-fn cut_off() -> StageError {
-    StageError::data("the encrypted data is cut off")
-}
-
-/// Key material of `N` bytes that follows from `secret`.
-fn derived<const N: usize>(secret: &[u8], salt: &[u8], what: &[u8]) -> [u8; N] {
-    let mut key = [0; N];
-    Hkdf::<Sha256>::new(Some(salt), secret).expand(what, &mut key).expect("short enough");
-    key
-}
-
-/// Chunks one after the other, each with its number, the last one marked.
-struct Stream {
-    cipher: ChaCha20Poly1305,
-    number: u64,
-}
-
-impl Stream {
-    fn new(file_key: &[u8; FILE_KEY_BYTES], nonce: &[u8; NONCE_BYTES]) -> Stream {
-        Stream::with(&derived(file_key, nonce, b"payload"))
-    }
-
-    fn with(key: &[u8; 32]) -> Stream {
-        Stream { cipher: ChaCha20Poly1305::new(&Key::from(*key)), number: 0 }
-    }
-
-    fn nonce(&mut self, is_last: bool) -> Nonce {
-        let mut nonce = [0; 12];
-        nonce[3..11].copy_from_slice(&self.number.to_be_bytes());
-        nonce[11] = u8::from(is_last);
-        self.number += 1;
-        Nonce::from(nonce)
-    }
-
-    fn seal(&mut self, chunk: &[u8], is_last: bool) -> Vec<u8> {
-        let nonce = self.nonce(is_last);
-        self.cipher.encrypt(&nonce, chunk).expect("short enough")
-    }
-
-    /// None if it is not what was sealed.
-    fn open(&mut self, chunk: &[u8], is_last: bool) -> Option<Vec<u8>> {
-        let nonce = self.nonce(is_last);
-        self.cipher.decrypt(&nonce, chunk).ok()
+impl From<AgeError> for StageError {
+    fn from(error: AgeError) -> StageError {
+        match error {
+            AgeError::Read(error) => error.into(),
+            error => StageError::data(error.to_string()),
+        }
     }
 }
 
@@ -171,7 +104,7 @@ struct Waiting {
     account: Account,
     kept: InMemory,
     key: [u8; 32],
-    sealing: Stream,
+    sealing: Sealing,
 }
 
 impl Waiting {
@@ -179,7 +112,7 @@ impl Waiting {
         let mut key = [0; 32];
         rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty()).map_err(std::io::Error::from)?;
         let kept = account.memory();
-        Ok(Waiting { memory: Vec::new(), file: None, account, kept, key, sealing: Stream::with(&key) })
+        Ok(Waiting { memory: Vec::new(), file: None, account, kept, key, sealing: Sealing::with(&key) })
     }
 
     fn push(&mut self, bytes: &[u8]) -> Result<(), StageError> {
@@ -202,24 +135,19 @@ impl Waiting {
         Ok(())
     }
 
-    /// All of them, in chunks; there is one, even if it is empty. Tells which one is the last.
-    fn pieces(mut self, mut give: impl FnMut(&[u8], bool) -> Result<(), StageError>) -> Result<(), StageError> {
+    /// All of them, in pieces.
+    fn pieces(mut self, mut give: impl FnMut(&[u8]) -> Result<(), StageError>) -> Result<(), StageError> {
         if let Some(file) = &mut self.file {
             file.rewind()?;
-            let mut opening = Stream::with(&self.key);
+            let mut opening = Sealing::with(&self.key);
             let mut sealed = vec![0; CHUNK_BYTES + TAG_BYTES];
-            for number in 0..self.sealing.number {
+            for _ in 0..self.sealing.number() {
                 file.read_exact(&mut sealed)?;
                 let chunk = opening.open(&sealed, false);
-                let chunk = chunk.ok_or_else(|| StageError::data("a temporary file is damaged"))?;
-                give(&chunk, self.memory.is_empty() && number + 1 == self.sealing.number)?;
+                give(&chunk.ok_or_else(|| StageError::data("a temporary file is damaged"))?)?;
             }
         }
-        let chunks = self.memory.len().div_ceil(CHUNK_BYTES);
-        for (chunk, number) in self.memory.chunks(CHUNK_BYTES).zip(1..) {
-            give(chunk, number == chunks)?;
-        }
-        if self.memory.is_empty() && self.file.is_none() { give(&[], true) } else { Ok(()) }
+        give(&self.memory)
     }
 }
 
