@@ -134,12 +134,12 @@ pub enum Command {
     ///
     /// Reads the standard input. The stream is verified, and what it makes has the digest that was
     /// sent, or nothing is received. A new volume cannot be used before it is whole and on the
-    /// disk: in files it is called VOLUME.unfinished until then. Changes are one commit for each
-    /// moment that is sent, and fit the volume alone that has the commit which they begin from as
-    /// its last one. Of a stream of several moments that ends early, those that came whole stay,
-    /// and the same stream brings the others. Exit code 0: received. 1: the stream is damaged or
-    /// ends early. 2: it could not be received. 129, 130 or 143: a signal ended it; of a new volume
-    /// nothing is left.
+    /// disk: in files it is called VOLUME.unfinished until then. When a stream ends early, receive
+    /// the same one again, or one that is sent anew of the same commit, and it goes on. Changes are
+    /// one commit for each moment that is sent, and fit the volume alone that has the commit which
+    /// they begin from as its last one. Of a stream of several moments that ends early, those that
+    /// came whole stay, and the same stream brings the others. Exit code 0: received. 1: the stream
+    /// is damaged or ends early. 2: it could not be received. 129, 130 or 143: a signal ended it.
     #[command(after_long_help = examples::RECEIVE)]
     Receive(Receive),
     /// Print the digests of files and directories, or verify a list of them

@@ -29,6 +29,10 @@ pub trait Engine {
     /// [`Engine::finish`], not even after this process was killed.
     fn begin(&self, options: &VolumeOptions, time: Timestamp) -> Result<Begun>;
 
+    /// Opens the volume that [`Engine::begin`] made earlier and that was not finished, if one is
+    /// there. It stays one that nobody else can open. `Locked` if another process holds it.
+    fn begin_again(&self) -> Result<Option<Opened>>;
+
     /// Has all be able to open the volume that [`Engine::begin`] made, and that is closed now.
     fn finish(&self) -> Result<()>;
 

@@ -20,6 +20,7 @@ mod frame;
 #[cfg(any(test, feature = "testing"))]
 pub mod fuzzing;
 mod increment;
+mod reached;
 mod receive;
 mod received;
 mod record;
@@ -31,7 +32,7 @@ mod whole;
 mod writing;
 
 pub use frame::STREAM_VERSION;
-pub use receive::{Incoming, ReceiveOptions, Received, ReceivedHistory};
+pub use receive::{Incoming, ReceiveOptions, Received, ReceivedHistory, is_begun};
 pub use record::{StreamCommit, StreamCounts, StreamVolume};
 pub use send::{Selection, Sent, send};
 

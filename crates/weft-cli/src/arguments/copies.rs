@@ -5,6 +5,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use weft_store::Moment;
+use weft_transform::age::{AgeError, Recipient};
 
 #[derive(Args)]
 pub struct Import {
@@ -81,6 +82,10 @@ pub struct Send {
     /// Also send the snapshots before that moment, and since --from if that is given
     #[arg(long)]
     pub snapshots: bool,
+    /// Encrypt the stream for this public key of age(1), age:age1…; may be given several times:
+    /// each of the secret keys opens it
+    #[arg(long, value_name = "age:RECIPIENT", value_parser = recipient)]
+    pub encrypt: Vec<Recipient>,
     /// A summary as JSON, on the standard error
     #[arg(long)]
     pub json: bool,
@@ -103,7 +108,17 @@ pub struct Receive {
     /// [default: the rule of the volume that was sent]
     #[arg(long, value_name = "RULE")]
     pub history: Option<Keeping>,
+    /// The file of a secret key that opens an encrypted stream, as age-keygen(1) makes it; may be
+    /// given several times
+    #[arg(long, value_name = "FILE")]
+    pub identity: Vec<PathBuf>,
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Parses age:RECIPIENT.
+fn recipient(text: &str) -> Result<Recipient, String> {
+    let recipient = text.strip_prefix("age:").ok_or("it begins with 'age:', as in age:age1…")?;
+    recipient.parse().map_err(|error: AgeError| error.to_string())
 }

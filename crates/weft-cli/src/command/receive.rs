@@ -1,11 +1,12 @@
 //! `weft receive`.
 //!
 //! A new volume in files is written under a name of its own, and renamed once it is whole; one in
-//! PostgreSQL has no format until then. A signal is looked for before each read of the stream, so
-//! that everything ends as after an error.
+//! PostgreSQL has no format until then. What is left of one that ended early is the beginning of
+//! the next try. A signal is looked for before each read of the stream, so that everything ends as
+//! after an error.
 
 use super::send::{in_words, refuse_waiting, stream_as_json};
-use super::transfer::{Interrupt, Unfinished, exit_code, steps};
+use super::transfer::{Interrupt, Unfinished, encryption, exit_code, steps};
 use crate::arguments::{Keeping, Receive};
 use crate::failure::{one_line, usage};
 use crate::shown;
@@ -17,16 +18,21 @@ use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
 use std::sync::Arc;
 use weft_store::sqlite::Layout;
-use weft_store::stream::{Incoming, ReceiveOptions, Received, ReceivedHistory};
+use weft_store::stream::{self, Incoming, ReceiveOptions, Received, ReceivedHistory};
 use weft_store::{BlockHome, Engine, Location, OpenOptions, Opened, VolumeOptions};
 use weft_vfs::{Clock, SystemClock};
 
 /// Time between two looks for a signal, while nothing comes.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// Words for the rest that a signal leaves: of a stream of a whole volume, and of one of changes.
+/// Words for what is left: of a stream of a whole volume, of one that goes on, and of one of
+/// changes.
 const NOTHING_LEFT: &str = "nothing was received, and nothing is left of it";
+const STAYS: &str = "what came stays in";
 const PARTS_LEFT: &str = "nothing more was received; what came whole stays, and the same stream goes on from there";
+
+/// The stream, decrypted.
+type Source = Box<dyn Read>;
 
 /// Receives a volume, or changes of one, from the standard input.
 pub fn run(arguments: &Receive) -> ExitCode {
@@ -40,15 +46,18 @@ fn receive(arguments: &Receive) -> Result<ExitCode> {
     let interrupt = Interrupt::take(|_| ())?;
     let location = crate::mounted::unmounted(&arguments.volume)?;
     let file = File::from(rustix::io::dup(rustix::stdio::stdin())?);
-    let mut is_whole = false;
-    let received =
-        Incoming::open(Input { file, interrupt: interrupt.clone() }).map_err(Into::into).and_then(|incoming| {
-            is_whole = incoming.from().is_none();
-            match incoming.from() {
-                Some(_) => receive_changes(arguments, &location, incoming),
-                None => receive_whole(arguments, &location, incoming),
+    let mut left = NOTHING_LEFT.to_owned();
+    let input = Input { file, interrupt: interrupt.clone() };
+    let received = encryption::receiving(input, &arguments.identity).and_then(|input| {
+        let incoming = Incoming::open(input)?;
+        match incoming.from() {
+            Some(_) => {
+                left = PARTS_LEFT.to_owned();
+                receive_changes(arguments, &location, incoming)
             }
-        });
+            None => receive_whole(arguments, &location, incoming, &mut left),
+        }
+    });
     match received {
         Ok(received) => {
             tell(arguments, &location, &received);
@@ -56,26 +65,29 @@ fn receive(arguments: &Receive) -> Result<ExitCode> {
         }
         Err(error) => match interrupt.signal() {
             Some(signal) => {
-                tracing::warn!("interrupted: {}", if is_whole { NOTHING_LEFT } else { PARTS_LEFT });
+                tracing::warn!("interrupted: {left}");
                 Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)))
             }
-            None => fail(error.context(format!("cannot receive volume {location}"))),
+            None => fail(error.context(format!("cannot receive volume {location}")), &left),
         },
     }
 }
 
-/// Returns the exit code of a stream that is damaged, or the error.
-fn fail(error: anyhow::Error) -> Result<ExitCode> {
+/// Returns the exit code of a stream that is damaged, or the error. `left` tells what is left.
+fn fail(error: anyhow::Error, left: &str) -> Result<ExitCode> {
     let is_damaged = |error: &weft_store::Error| matches!(error, weft_store::Error::Stream(_));
-    if !error.chain().any(|cause| cause.downcast_ref().is_some_and(is_damaged)) {
-        return Err(error);
+    if encryption::is_damage(&error) || error.chain().any(|cause| cause.downcast_ref().is_some_and(is_damaged)) {
+        tracing::error!("{}; {left}", shown::message(&one_line(&error)));
+        return Ok(ExitCode::FAILURE);
     }
-    tracing::error!("{}; nothing more of it was received", shown::message(&one_line(&error)));
-    Ok(ExitCode::FAILURE)
+    if left.starts_with(STAYS) {
+        tracing::warn!("{left}");
+    }
+    Err(error)
 }
 
 /// Brings changes to the volume at `location`.
-fn receive_changes(arguments: &Receive, location: &Location, incoming: Incoming<Input>) -> Result<Received> {
+fn receive_changes(arguments: &Receive, location: &Location, incoming: Incoming<Source>) -> Result<Received> {
     if arguments.blocks.is_some() || arguments.layout.is_some() || arguments.history.is_some() {
         return usage(
             "the stream brings changes of a volume that is there: --blocks, --layout and --history are for new ones"
@@ -91,61 +103,108 @@ fn receive_changes(arguments: &Receive, location: &Location, incoming: Incoming<
     refuse_waiting(location)?;
     let hold = OpenOptions { purpose: "receiving a stream".into(), ..OpenOptions::default() };
     let opened = location.engine().open(hold)?;
-    receive_into(incoming, opened, &ReceiveOptions { now: SystemClock.now(), ..ReceiveOptions::default() })
+    receive_into(incoming, opened, &ReceiveOptions { now: SystemClock.now(), ..ReceiveOptions::default() }).0
 }
 
-/// Makes a new volume at `location`.
-fn receive_whole(arguments: &Receive, location: &Location, incoming: Incoming<Input>) -> Result<Received> {
-    let options = options(arguments, location, &incoming)?;
-    let Location::Files(new) = location else {
-        return make(&*location.engine(), &options, arguments, incoming);
-    };
-    Layout::of(new, options.home).refuse_taken()?;
-    let unfinished = Unfinished::of(new)?;
-    unfinished.refuse_left()?;
-    let made = Location::Files(unfinished.path.clone());
-    let received = make(&*made.engine(), &options, arguments, incoming)?;
-    unfinished.finish(new)?;
-    Ok(received)
-}
-
-/// Makes a volume by `engine`, whole or not at all.
-fn make(
-    engine: &dyn Engine,
-    options: &VolumeOptions,
+/// Makes a new volume at `location`, or goes on with one that was begun. `left` becomes what is
+/// left if it fails.
+fn receive_whole(
     arguments: &Receive,
-    incoming: Incoming<Input>,
+    location: &Location,
+    incoming: Incoming<Source>,
+    left: &mut String,
 ) -> Result<Received> {
+    let options = options(arguments, location, &incoming)?;
     let history = match &arguments.history {
         Some(Keeping::By(rule)) => ReceivedHistory::By(rule.to_string()),
         Some(Keeping::Off) => ReceivedHistory::Off,
         None => ReceivedHistory::AsSent,
     };
-    let begun = engine.begin(options, incoming.volume().created)?;
-    let received = receive_into(incoming, begun.opened, &ReceiveOptions { history, now: SystemClock.now() });
-    let whole = received.and_then(|received| engine.finish().map(|()| received).map_err(Into::into));
-    if whole.is_err()
-        && let Err(left) = engine.discard(begun.had_place)
-    {
-        tracing::error!("what was made is not removed: {}", one_line(&left.into()));
-    }
-    whole
+    let receiving = ReceiveOptions { history, now: SystemClock.now() };
+    let Location::Files(new) = location else {
+        return New { location, options, unfinished: None }.make(incoming, &receiving, left);
+    };
+    Layout::of(new, options.home).refuse_taken()?;
+    let unfinished = Unfinished::of(new)?;
+    let location = &Location::Files(unfinished.path.clone());
+    let received = New { location, options, unfinished: Some(&unfinished) }.make(incoming, &receiving, left)?;
+    unfinished.finish(new)?;
+    Ok(received)
 }
 
-fn receive_into(incoming: Incoming<Input>, opened: Opened, options: &ReceiveOptions) -> Result<Received> {
+/// A new volume, in files by the name that it has until it is whole.
+struct New<'a> {
+    location: &'a Location,
+    options: VolumeOptions,
+    unfinished: Option<&'a Unfinished>,
+}
+
+impl New<'_> {
+    /// Makes it whole, or so far that the same stream goes on with it, or not at all.
+    fn make(&self, incoming: Incoming<Source>, receiving: &ReceiveOptions, left: &mut String) -> Result<Received> {
+        let engine = self.location.engine();
+        let (opened, had_place) = match self.begun(&*engine)? {
+            Some(begun) => (begun, None),
+            None => {
+                self.unfinished.map_or(Ok(()), Unfinished::refuse_left)?;
+                let begun = engine.begin(&self.options, incoming.volume().created)?;
+                (begun.opened, Some(begun.had_place))
+            }
+        };
+        let (received, is_begun) = receive_into(incoming, opened, receiving);
+        let whole = received.and_then(|received| engine.finish().map(|()| received).map_err(Into::into));
+        match (&whole, had_place) {
+            (Err(_), Some(had_place)) if !is_begun => {
+                if let Err(left) = engine.discard(had_place) {
+                    tracing::error!("what was made is not removed: {}", one_line(&left.into()));
+                }
+            }
+            (Err(_), _) => {
+                let at = shown::message(&self.location.to_string());
+                *left = format!("{STAYS} {at}: receive the same stream again, which goes on there, or remove it");
+            }
+            (Ok(_), _) => {}
+        }
+        whole
+    }
+
+    /// Opens what is left of a receipt that ended early, if something of a stream is in it.
+    fn begun(&self, engine: &dyn Engine) -> Result<Option<Opened>> {
+        let Some(opened) = engine.begin_again()? else { return Ok(None) };
+        if !stream::is_begun(&*opened.store)? {
+            drop(opened);
+            // Files of that name may be those of 'weft convert'.
+            if self.unfinished.is_none() {
+                engine.discard(true)?;
+            }
+            return Ok(None);
+        }
+        if opened.store.header()?.options != self.options {
+            return usage(
+                "what is left of the receipt that ended early has other options (--blocks, --layout): give the same, or \
+                 remove it"
+                    .into(),
+            );
+        }
+        Ok(Some(opened))
+    }
+}
+
+/// Receives into a volume and closes it. Also tells whether something of the stream is in it.
+fn receive_into(incoming: Incoming<Source>, opened: Opened, options: &ReceiveOptions) -> (Result<Received>, bool) {
     let Opened { store, log, .. } = opened;
     let bar = steps();
     let received = incoming.receive(&*store, options, &mut |progress| bar.show(progress));
     drop(bar);
+    let is_begun = stream::is_begun(&*store).unwrap_or(false);
     let closed = store.close();
     drop((log, store));
-    let received = received?;
-    closed.context("all is received, but not all is where it stays")?;
-    Ok(received)
+    let closed = closed.context("all is received, but not all is where it stays");
+    (received.map_err(Into::into).and_then(|received| closed.map(|()| received)), is_begun)
 }
 
 /// Returns the options of the new volume: those of the one that was sent, but for its place.
-fn options(arguments: &Receive, location: &Location, incoming: &Incoming<Input>) -> Result<VolumeOptions> {
+fn options(arguments: &Receive, location: &Location, incoming: &Incoming<Source>) -> Result<VolumeOptions> {
     let sent = incoming.volume();
     let in_files = location.path().is_some();
     let home = match arguments.blocks {

@@ -1,6 +1,7 @@
 //! `weft send`.
 
 use super::sync;
+use super::transfer::encryption::Sending;
 use super::transfer::{Interrupt, exit_code, steps};
 use crate::arguments::Send;
 use crate::failure::{is_found, one_line, usage};
@@ -46,11 +47,16 @@ fn send(arguments: &Send) -> Result<ExitCode> {
     let failed = || format!("cannot send volume {location}");
     let opened = open(volume, &location)?;
     let selection = selection(&*opened.store, to.as_ref(), arguments).with_context(failed)?;
-    let mut out = Output { file: File::from(rustix::io::dup(rustix::stdio::stdout())?), interrupt: interrupt.clone() };
+    let out = Output { file: File::from(rustix::io::dup(rustix::stdio::stdout())?), interrupt: interrupt.clone() };
     let bar = steps();
     let store: Arc<dyn Store> = opened.store.clone();
-    let sent =
-        stream::send((&store, opened.layout.is_some()), &selection, &mut out, &mut |progress| bar.show(progress));
+    let written = |source| weft_store::Error::Io { what: "cannot write", path: "the stream".into(), source };
+    let sent = Sending::new(out, &arguments.encrypt).map_err(written).and_then(|mut out| {
+        let from = (&store, opened.layout.is_some());
+        let sent = stream::send(from, &selection, &mut out, &mut |progress| bar.show(progress))?;
+        out.finish().map_err(written)?;
+        Ok(sent)
+    });
     drop(bar);
     let closed = store.close();
     drop((store, opened));

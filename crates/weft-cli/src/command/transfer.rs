@@ -2,6 +2,7 @@
 
 mod claims;
 mod directory;
+pub mod encryption;
 mod interrupt;
 mod outcome;
 mod same;

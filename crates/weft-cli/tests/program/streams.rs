@@ -1,5 +1,8 @@
 //! `weft send` and `weft receive`.
 
+mod encrypted;
+mod interrupted;
+
 use crate::place::{Place, Said};
 use crate::served::{ended, serving};
 use std::fs::{self, File};

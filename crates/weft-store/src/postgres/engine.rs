@@ -27,9 +27,15 @@ impl Engine for VolumeSchema<'_> {
         let had_place = unfinished::has_schema(self.0)?;
         // From its first moment on nobody else opens it, so that it is ours to remove.
         open::create_as(unfinished::UNFINISHED, self.0, options, (0, 0), time)?;
-        let hold = OpenOptions { purpose: "receiving a stream".into(), ..OpenOptions::default() };
-        let store = open::open_unfinished(self.0, &hold).inspect_err(|_| drop(self.discard(had_place)))?;
+        let store = open::open_unfinished(self.0, &hold()).inspect_err(|_| drop(self.discard(had_place)))?;
         Ok(Begun { opened: opened(store), had_place })
+    }
+
+    fn begin_again(&self) -> Result<Option<Opened>> {
+        if !unfinished::is_left(self.0)? {
+            return Ok(None);
+        }
+        open::open_unfinished(self.0, &hold()).map(opened).map(Some)
     }
 
     fn finish(&self) -> Result<()> {
@@ -78,6 +84,11 @@ impl Engine for VolumeSchema<'_> {
     fn size(&self) -> Result<Option<u64>> {
         open::size(self.0)
     }
+}
+
+/// The way in which a volume is held that is being received.
+fn hold() -> OpenOptions {
+    OpenOptions { purpose: "receiving a stream".into(), ..OpenOptions::default() }
 }
 
 /// A volume that is open, with its intent log.

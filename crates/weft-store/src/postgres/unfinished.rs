@@ -17,6 +17,11 @@ pub(super) fn has_schema(address: &Address) -> Result<bool> {
     Ok(!connection.query(WHAT, there, vec![Box::new(address.schema.clone())])?.is_empty())
 }
 
+/// True if a volume is at `address` that is being received, or was.
+pub(super) fn is_left(address: &Address) -> Result<bool> {
+    Ok(has_schema(address)? && matches!(read::format(&mut open::connect(address)?), Ok(UNFINISHED)))
+}
+
 /// Has all be able to open the volume at `address`, which was being received.
 pub(super) fn finish(address: &Address) -> Result<()> {
     let statement = "UPDATE volume SET format = $1 WHERE id = 1";
@@ -41,7 +46,7 @@ pub(super) fn discard(address: &Address, had_schema: bool) -> Result<()> {
 pub(super) fn refusal(address: &Address) -> Error {
     let schema = &address.schema;
     Error::Unusable(format!(
-        "{address} is being received, or is what a 'weft receive' that was killed left; in the latter case remove it \
-         ('DROP SCHEMA {schema} CASCADE'), and receive it again"
+        "{address} is being received, or is what a 'weft receive' that ended early left; in the latter case receive the \
+         same stream again, which goes on there, or remove it ('DROP SCHEMA {schema} CASCADE')"
     ))
 }

@@ -49,6 +49,17 @@ impl Engine for VolumeFiles<'_> {
         Ok(Begun { opened: Opened { store, layout, log: None, set_aside, given_up }, had_place })
     }
 
+    fn begin_again(&self) -> Result<Option<Opened>> {
+        let volume = open::open_unfinished(self.0)?;
+        Ok(volume.map(|Volume { store, layout, set_aside, given_up }| Opened {
+            store,
+            layout: Some(layout),
+            log: None,
+            set_aside,
+            given_up,
+        }))
+    }
+
     fn finish(&self) -> Result<()> {
         unfinished::finish(self.0)
     }

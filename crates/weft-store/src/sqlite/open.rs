@@ -19,7 +19,7 @@ use super::renew::Database;
 use super::schema::{self, APPLICATION_ID};
 use super::segments::Segments;
 use super::shape;
-use super::unfinished::{self, APPLICATION_ID_AT};
+use super::unfinished::{self, APPLICATION_ID_AT, FORMAT_AT};
 use super::upgrade::State;
 use super::{SqliteStore, read};
 use crate::FORMAT;
@@ -241,6 +241,24 @@ enum Purpose {
 fn open_for(path: &Path, loss: Loss, purpose: Purpose) -> Result<Volume> {
     let (layout, _rights) = Layout::enter(path)?;
     medium::refuse_read_only(&layout)?;
+    open_writable(layout, loss, purpose)
+}
+
+/// Opens the volume at `path`, which is being made and is no volume by its header yet; none if
+/// there is no such one.
+pub(super) fn open_unfinished(path: &Path) -> Result<Option<Volume>> {
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    let (layout, _rights) = Layout::enter(path)?;
+    if !unfinished::is_marked(&layout) {
+        return Ok(None);
+    }
+    open_writable(layout, Loss::Refuse, Purpose::Write).map(Some)
+}
+
+/// Opens the volume of `layout`, which can be written where it lies.
+fn open_writable(layout: Layout, loss: Loss, purpose: Purpose) -> Result<Volume> {
     refuse_shared(&layout)?;
     let hold = hold(&layout)?;
     let alone = Alone::look(&layout);
@@ -458,6 +476,7 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     let not_a_volume = || {
         match &layout.segments {
         // What else lies there is a volume's.
+        _ if unfinished::is_marked(layout) => unfinished::refuse_marked(layout),
         Some(segments) if segments.is_dir() => unfinished::refusal(layout).unwrap_or_else(|| {
             Error::Unusable(format!(
                 "{} is not a Weft volume's database any more; 'weft check --salvage' brings what can be read of it to a new volume",
@@ -478,7 +497,7 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     if &start[..16] != b"SQLite format 3\0" || number(APPLICATION_ID_AT) != APPLICATION_ID {
         return Err(not_a_volume());
     }
-    Ok(number(60))
+    Ok(number(FORMAT_AT))
 }
 
 /// True if a volume of any format lies at `path`, by its database file alone.

@@ -6,6 +6,7 @@ use super::SqliteStore;
 use super::layout::Layout;
 use super::open::{connect, hold};
 use super::schema::APPLICATION_ID;
+use crate::FORMAT;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::store::BlockHome;
@@ -19,6 +20,9 @@ const BYTES_MAX: u64 = 4096;
 /// Offset in the database file of the number that tells which program it belongs to
 /// (<https://www.sqlite.org/fileformat2.html#application_id>).
 pub(super) const APPLICATION_ID_AT: usize = 68;
+
+/// Offset of the number that has the version of the volume's format (`user_version`).
+pub(super) const FORMAT_AT: usize = 60;
 
 /// The refusal of the volume of `layout`, if it was not made to its end, and nothing can be in it.
 pub(super) fn refusal(layout: &Layout) -> Option<Error> {
@@ -36,6 +40,23 @@ fn has_no_tables(layout: &Layout) -> bool {
     let mut start = Vec::new();
     let is_short = file.take(BYTES_MAX + 1).read_to_end(&mut start).is_ok_and(|read| read as u64 <= BYTES_MAX);
     is_short && start.iter().skip(APPLICATION_ID_AT).take(4).all(|byte| *byte == 0)
+}
+
+/// True if the volume of `layout` is being received or converted: its database has all that a
+/// volume's has but its mark.
+pub(super) fn is_marked(layout: &Layout) -> bool {
+    let mut start = [0; 100];
+    let file = files::open(files::options().read(true), &layout.database);
+    let is_read = file.is_ok_and(|mut file| file.read_exact(&mut start).is_ok());
+    let number = |at: usize| u32::from_be_bytes(start[at..at + 4].try_into().expect("four bytes"));
+    is_read && start.starts_with(b"SQLite format 3\0") && (number(FORMAT_AT), number(APPLICATION_ID_AT)) == (FORMAT, 0)
+}
+
+/// The refusal of the volume of `layout`, which is marked so.
+pub(super) fn refuse_marked(layout: &Layout) -> Error {
+    let what = "is not a Weft volume yet: 'weft receive' or 'weft convert' is making it, or ended early; receive the \
+                same stream again, which goes on there, or remove it";
+    Error::Unusable(format!("{} {what}", layout.volume.display()))
 }
 
 fn mark(connection: &Connection, id: u32) -> Result<()> {

@@ -60,11 +60,46 @@ pub(super) struct RecordReader<R> {
     frames: FrameReader<R>,
     body: Vec<u8>,
     pub(super) counts: StreamCounts,
+    position: Position,
+}
+
+/// A place between two records of a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position {
+    /// Records of the part before it.
+    pub(super) records: u64,
+    /// CRC-32C of those, access times apart: they may be others when the same commit is sent again.
+    pub(super) sum: u32,
+}
+
+impl Position {
+    fn pass(&mut self, (letter, body): (u8, &[u8]), record: &Record) {
+        let of_row;
+        let body = match record {
+            Record::Inode { row, .. } => {
+                of_row = row_digest(row);
+                &of_row[..]
+            }
+            _ => body,
+        };
+        self.records += 1;
+        self.sum = crc32c::crc32c_append(crc32c::crc32c_append(self.sum, &[letter]), body);
+    }
 }
 
 impl<R: Read> RecordReader<R> {
     pub(super) fn new(frames: FrameReader<R>) -> RecordReader<R> {
-        RecordReader { frames, body: Vec::new(), counts: StreamCounts::default() }
+        RecordReader { frames, body: Vec::new(), counts: StreamCounts::default(), position: Position::default() }
+    }
+
+    /// Begins a part.
+    pub(super) fn begin_part(&mut self) {
+        (self.counts, self.position) = (StreamCounts::default(), Position::default());
+    }
+
+    /// Returns the place behind the last record.
+    pub(super) fn position(&self) -> Position {
+        self.position
     }
 
     /// Returns the number of bytes that were read.
@@ -88,6 +123,7 @@ impl<R: Read> RecordReader<R> {
             return Err(wrong("a record is longer than what it holds"));
         }
         self.counts.count(&record);
+        self.position.pass((head[0], &self.body), &record);
         Ok(record)
     }
 

@@ -1,12 +1,12 @@
 //! Receiving: records become commits of a volume.
 
 use super::bounds::{refuse_later, refuse_part, shorten_holds};
-use super::codec::RecordReader;
+use super::codec::{Position, RecordReader};
 use super::frame::FrameReader;
 use super::increment::{Increment, refuse_base};
 use super::record::{Part, Record, StreamCommit, StreamCounts, StreamVolume};
 use super::whole::Whole;
-use super::wrong;
+use super::{reached, received, wrong};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Progress;
 use crate::past::HistoryFor;
@@ -62,6 +62,15 @@ pub struct Received {
     pub history: Option<String>,
 }
 
+/// True if `store`, a new volume that is not finished, has received something of a stream, which
+/// goes on where it ended when it is received again.
+///
+/// # Errors
+/// Those of the store.
+pub fn is_begun(store: &dyn Store) -> Result<bool> {
+    Ok(reached::is_kept(store)? || received::last(store)?.is_some())
+}
+
 /// A part on its way.
 enum Taking<'a> {
     Whole(Box<Whole<'a>>),
@@ -92,8 +101,9 @@ impl<R: Read> Incoming<R> {
     }
 
     /// Receives all into `store`: a volume that is new, if the stream brings a whole tree, and is
-    /// of no use if this fails. One in use is as a whole part of the stream left it, and goes on
-    /// with the next one when the stream is received again.
+    /// of no use if this fails, but to receive the same stream into ([`is_begun`]). One in use is
+    /// as a whole part of the stream left it, and goes on with the next one when the stream is
+    /// received again.
     ///
     /// # Errors
     /// `Unusable` if no part of a stream of changes begins from the last commit of `store`;
@@ -106,9 +116,9 @@ impl<R: Read> Incoming<R> {
     ) -> Result<Received> {
         self.refuse_other_options(store)?;
         refuse_later(self.volume.created, options.now)?;
-        self.skip_received(store, progress)?;
+        let mut to = self.skip_received(store, progress)?;
         let from = self.from();
-        let (mut to, mut parts, mut snapshots, mut counts) = (None, 0, 0, StreamCounts::default());
+        let (mut parts, mut snapshots, mut counts) = (0, 0, StreamCounts::default());
         while let Some(mut part) = self.next.take() {
             refuse_part(&part, store, options.now)?;
             shorten_holds(&mut part, options.now);
@@ -124,38 +134,47 @@ impl<R: Read> Incoming<R> {
     }
 
     /// Passes over parts that do not begin from the last commit of `store`: it may have received
-    /// them before.
-    fn skip_received(&mut self, store: &dyn Store, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-        let mut unfit = None;
-        while let Some(part) = self.next.as_ref().filter(|part| part.from.is_some()) {
-            let Err(error) = refuse_base(store, &self.volume, part) else { return Ok(()) };
-            if error.kind() != ErrorKind::Unusable {
-                return Err(error);
+    /// them before. Returns the last commit of them that a new volume has, which is not finished.
+    fn skip_received(&mut self, store: &dyn Store, progress: &mut dyn FnMut(Progress)) -> Result<Option<StreamCommit>> {
+        let last = if reached::is_kept(store)? { None } else { received::last(store)? };
+        let last = last.filter(|(uuid, _)| *uuid == self.volume.uuid);
+        let (mut unfit, mut to) = (None, None);
+        while let Some(part) = &self.next {
+            let is_received = last.is_some_and(|(_, last)| part.to.number <= last);
+            match part.from {
+                // A volume in use is not asked to be a whole one.
+                None if !is_received => return Ok(None),
+                None => to = Some(part.to),
+                Some(_) if to.is_some() && is_received => to = Some(part.to),
+                Some(_) => match refuse_base(store, &self.volume, part) {
+                    Ok(()) => return Ok(to),
+                    Err(error) if error.kind() != ErrorKind::Unusable => return Err(error),
+                    Err(error) => unfit = Some(error),
+                },
             }
-            unfit = Some(error);
             let total = part.bytes_about;
             self.next = None;
-            self.records(total, &mut |_| Ok(()), progress)?;
+            self.records(total, &mut |_, _| Ok(()), progress)?;
             self.after_part()?;
         }
-        unfit.map_or(Ok(()), Err)
+        unfit.map_or(Ok(to), Err)
     }
 
     /// Has `take` look at the records of a part, of about `total` bytes. Returns their counts.
     fn records(
         &mut self,
         total: u64,
-        take: &mut dyn FnMut(Record) -> Result<()>,
+        take: &mut dyn FnMut(Record, Position) -> Result<()>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<StreamCounts> {
-        self.records.counts = StreamCounts::default();
+        self.records.begin_part();
         loop {
             let record = self.records.next()?;
             let done = self.records.counts.bytes.min(total);
             progress(Progress { step: "receiving", done, total });
             match record {
                 Record::PartEnd(counts) if counts == self.records.counts => return Ok(counts),
-                record => take(record)?,
+                record => take(record, self.records.position())?,
             }
         }
     }
@@ -174,8 +193,8 @@ impl<R: Read> Incoming<R> {
             None => Taking::Whole(Box::new(Whole::new(store, &self.volume, part)?)),
             Some(_) => Taking::Increment(Box::new(Increment::new(store, &self.volume, part)?)),
         };
-        let mut take = |record| match &mut taking {
-            Taking::Whole(whole) => whole.take(record),
+        let mut take = |record, position| match &mut taking {
+            Taking::Whole(whole) => whole.take(record, position),
             Taking::Increment(increment) => increment.take(record),
         };
         let counts = self.records(total, &mut take, progress)?;

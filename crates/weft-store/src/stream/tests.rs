@@ -3,12 +3,12 @@
 use super::codec::{RecordWriter, row_digest};
 use super::frame::FrameWriter;
 use super::record::{Part, Record, Snapshot};
-use super::{Incoming, ReceiveOptions, Selection, StreamCommit, StreamVolume, send};
-use crate::error::{Error, Result};
+use super::{Incoming, ReceiveOptions, Selection, StreamCommit, StreamVolume, is_begun, send};
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{CheckOptions, Outcome, Repair};
 use crate::memory::MemoryStore;
 use crate::row::{CommitNo, Cookie, Ino, InodeRow, Span, Timestamp};
-use crate::store::{BlockHome, Durability, RowStore, Store, VolumeOptions};
+use crate::store::{BlockHome, Durability, ReadMode, RowStore, Store, VolumeOptions};
 use crate::{HistoryFor, Name, sqlite};
 use proptest::prelude::*;
 use std::path::Path;
@@ -189,6 +189,88 @@ fn records(bytes: &[u8]) -> Vec<Record> {
         records.push(reader.next().expect("a record"));
     }
     records
+}
+
+/// A new volume without digests, which takes a tree that has none.
+fn undigested_store(path: &Path) -> Arc<dyn Store> {
+    let options = VolumeOptions { digests: false, ..options() };
+    sqlite::create(path, &options, (0, 0), Timestamp(5)).expect("made");
+    sqlite::open(path).expect("opened").store
+}
+
+/// All that `store` holds, as text; but for the commits that it took.
+fn content(store: &dyn Store) -> String {
+    let mut content = String::new();
+    for row in store.inodes(Ino(0), 1000).expect("read") {
+        let ino = row.ino;
+        content += &format!("{row:?} {:?}\n", store.xattrs(ino).expect("read"));
+        content += &format!("{:?}\n", store.names(ino, Cookie(0), 1000).expect("read"));
+        for (span, block) in store.extents(ino, 0..u64::MAX >> 1).expect("read") {
+            let bytes = store.read_block(&block, ReadMode::Blocking).expect("read").expect("there");
+            content += &format!("{span:?} {:?}\n", bytes.as_ref());
+        }
+    }
+    content
+}
+
+#[test]
+fn a_receipt_that_ended_early_goes_on_where_it_ended() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (head, tree) = ([volume(), Record::Part(part(None, commit(5, None)))].to_vec(), tree());
+    // One whose end cannot stand there.
+    let ended_after = |count: usize| {
+        let records = [&tree[..count], &[Record::Gone { ino: Ino(17), base: [0; 32] }][..]].concat();
+        stream(head.clone(), &records)
+    };
+    let at_once = undigested_store(&directory.path().join("at-once"));
+    receive(&stream(head.clone(), &tree), &*at_once).expect("received");
+    let mut goes_on = 0;
+    for (first, second) in (0..=tree.len()).zip((0..=tree.len()).rev()) {
+        let path = directory.path().join(format!("{first}"));
+        let store = undigested_store(&path);
+        for count in [first, second] {
+            refused(receive(&ended_after(count), &*store));
+            goes_on += usize::from(is_begun(&*store).expect("read"));
+            // What nothing of came has nothing to go on with.
+            if !is_begun(&*store).expect("read") {
+                break;
+            }
+        }
+        if is_begun(&*store).expect("read") {
+            receive(&stream(head.clone(), &tree), &*store).expect("received");
+            assert_eq!(content(&*store), content(&*at_once), "{first} {second}");
+            store.close().expect("closed");
+            drop(store);
+            assert_clean(&path);
+        }
+    }
+    assert!(goes_on > tree.len(), "{goes_on}");
+}
+
+#[test]
+fn a_receipt_goes_on_with_no_other_stream() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = undigested_store(&directory.path().join("v"));
+    let (part, tree) = (part(None, commit(5, None)), tree());
+    let broken = [&tree[..15], &[Record::Gone { ino: Ino(17), base: [0; 32] }][..]].concat();
+    refused(receive(&stream(vec![volume(), Record::Part(part.clone())], &broken), &*store));
+    assert!(is_begun(&*store).expect("read"));
+    let before = content(&*store);
+    let mut changed = tree.clone();
+    changed[3] = xattr("user.a/b", Some("y"));
+    let later = Part { to: commit(6, None), ..part.clone() };
+    for (part, records) in [(part.clone(), &changed[..]), (later, &tree), (part.clone(), &tree[..3])] {
+        let error = receive(&stream(vec![volume(), Record::Part(part)], records), &*store).expect_err("another one");
+        assert_eq!(error.kind(), ErrorKind::Unusable, "{error}");
+        assert_eq!(content(&*store), before);
+    }
+    // What the volume says of itself, and when a file was read, may be others by now.
+    let mut tree = tree;
+    let Record::Inode { row, .. } = &mut tree[2] else { panic!("no inode") };
+    row.atime = Timestamp(77);
+    let part = Part { next_id: 200, bytes_about: 9, ..part };
+    receive(&stream(vec![volume(), Record::Part(part)], &tree), &*store).expect("received");
+    assert!(!content(&*store).contains("weft.receiving"));
 }
 
 #[test]
@@ -668,9 +750,10 @@ fn times_in_the_future_are_refused() {
 fn a_part_without_a_digest_is_refused_where_there_are_digests() {
     let directory = tempfile::tempdir().expect("a directory");
     let (store, from) = base(&directory.path().join("v"));
-    let parts = [part(None, commit(5, None)), part(Some(from), commit(6, None))];
-    for part in parts {
-        let records = if part.from.is_some() { some_changes(&*store) } else { tree() };
+    let new = new_store(&directory.path().join("new"));
+    let whole = (part(None, commit(5, None)), tree(), new);
+    let changes = (part(Some(from), commit(6, None)), some_changes(&*store), store);
+    for (part, records, store) in [whole, changes] {
         let error = receive(&stream(vec![volume(), Record::Part(part)], &records), &*store).expect_err("no digest");
         assert!(error.to_string().contains("no digest of its tree"), "{error}");
     }

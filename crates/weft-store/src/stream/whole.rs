@@ -1,12 +1,16 @@
 //! Receiving a whole tree into a new volume: in several commits, so that not all of its rows lie in
 //! memory. Inodes come first, each with all that it has, then the entries of directories.
+//!
+//! A receipt that ended early goes on: records of commits before are looked at again, so that all
+//! of the tree is known, and not written (`reached`).
 
 use super::attributes::{self, Total};
-use super::received;
+use super::codec::Position;
 use super::record::{Part, Record, Snapshot, StreamVolume};
 use super::shape::{Shape, refuse_row};
 use super::writing::Pending;
 use super::wrong;
+use super::{reached, received};
 use crate::Name;
 use crate::batch::{InodeChange, NameChange, XattrChange};
 use crate::error::Result;
@@ -39,6 +43,11 @@ pub(super) struct Whole<'a> {
     last: Ino,
     /// The change that remembers what is received, until the root is there.
     received: Option<XattrChange>,
+    volume: StreamVolume,
+    /// The place in the stream.
+    position: Position,
+    /// The place up to which all is there already, until it is reached.
+    there: Option<Position>,
 }
 
 /// The inode that records are of.
@@ -61,9 +70,11 @@ struct Directory {
 }
 
 impl<'a> Whole<'a> {
-    /// Begins to fill `store`, which is new.
+    /// Begins to fill `store`, which is new, or goes on with it.
     pub(super) fn new(store: &'a dyn Store, volume: &StreamVolume, part: Part) -> Result<Whole<'a>> {
-        let pending = Pending::new(store, part.to.time, Durability::Eventual)?;
+        let there = reached::find(store, volume, &part)?;
+        let mut pending = Pending::new(store, part.to.time, Durability::Eventual)?;
+        pending.is_there = there.is_some();
         let options = store.header()?.options;
         let (shape, inode, directory) = (Shape::default(), None, None);
         let received = received::remember(volume, part.to.number);
@@ -79,11 +90,29 @@ impl<'a> Whole<'a> {
             inodes_used: 0,
             last: Ino(0),
             received: Some(received),
+            volume: volume.clone(),
+            position: Position::default(),
+            there,
         })
     }
 
-    /// Takes a record.
-    pub(super) fn take(&mut self, record: Record) -> Result<()> {
+    /// Takes a record, the last one before `position`.
+    pub(super) fn take(&mut self, record: Record, position: Position) -> Result<()> {
+        self.position = position;
+        self.add(record)?;
+        let Some(there) = self.there else { return Ok(()) };
+        self.pending.forget();
+        if position.records == there.records {
+            if position != there {
+                return Err(reached::other());
+            }
+            self.there = None;
+            self.pending.is_there = false;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, record: Record) -> Result<()> {
         match record {
             Record::Inode { base: None, row } if self.directory.is_none() => self.inode(row),
             Record::Xattr { name, value: Some(value) } => self.xattr(name, value),
@@ -197,6 +226,7 @@ impl<'a> Whole<'a> {
         // Inodes up to the last one are not new to the commits that follow.
         let next_id = if self.directory.is_some() { self.part.next_id } else { self.last.0 + 1 };
         self.pending.batch.counters.next_id = self.pending.batch.counters.next_id.max(next_id);
+        self.pending.batch.xattrs.push(reached::keep((&self.volume, &self.part), self.position));
         self.pending.commit(None)?;
         self.pending = Pending::new(self.store, self.part.to.time, Durability::Eventual)?;
         Ok(())
@@ -210,8 +240,14 @@ impl<'a> Whole<'a> {
     /// Fails unless all came, and makes the last commit. With `history` the volume keeps history by
     /// that rule from now on.
     pub(super) fn finish(mut self, history: Option<(String, HistoryFor)>) -> Result<()> {
+        if self.there.is_some() {
+            return Err(reached::other());
+        }
         self.end_inode()?;
         std::mem::take(&mut self.shape).finish()?;
+        if reached::is_kept(self.store)? {
+            self.pending.batch.xattrs.push(reached::end());
+        }
         self.count();
         self.pending.batch.counters.next_id = self.part.next_id;
         let commit = self.pending.batch.commit;

@@ -26,6 +26,8 @@ pub(super) struct Pending<'a> {
     places: FxHashMap<(Ino, u64), BlockRef>,
     /// Bytes of blocks so far, and those that whoever fills the batch adds.
     pub(super) bytes: u64,
+    /// True while all that comes is in the store already, and so is not put there again.
+    pub(super) is_there: bool,
 }
 
 impl<'a> Pending<'a> {
@@ -45,6 +47,7 @@ impl<'a> Pending<'a> {
             queued: 0,
             places: FxHashMap::default(),
             bytes: 0,
+            is_there: false,
         })
     }
 
@@ -56,6 +59,9 @@ impl<'a> Pending<'a> {
         let is_block = length > 0 && base.is_multiple_of(length_for.into());
         if !is_block || base > i64::MAX.unsigned_abs() - u64::from(self.block_size) {
             return Err(wrong(&format!("inode {} has a block that is none", row.ino.0)));
+        }
+        if self.is_there {
+            return Ok(length);
         }
         let id = BlockId(self.batch.counters.next_block);
         self.batch.counters.next_block += 1;
@@ -94,6 +100,9 @@ impl<'a> Pending<'a> {
     }
 
     fn put(&mut self, ino: Ino, span: Span, block: BlockRef) {
+        if self.is_there {
+            return;
+        }
         self.places.insert((ino, span.start), block);
         self.batch.extents.push(ExtentChange::Put { ino, span, block });
     }
@@ -118,6 +127,15 @@ impl<'a> Pending<'a> {
             self.transaction = Some(self.store.begin(self.durability)?);
         }
         Ok(self.transaction.as_mut().expect("just begun"))
+    }
+
+    /// Forgets the rows that were gathered.
+    pub(super) fn forget(&mut self) {
+        let Batch { inodes, names, xattrs, .. } = &mut self.batch;
+        inodes.clear();
+        names.clear();
+        xattrs.clear();
+        self.bytes = 0;
     }
 
     /// Number of rows gathered so far.
