@@ -156,10 +156,10 @@ lint: cargo
 	tests/tidy
 
 ## doc        the libraries' documentation, and the manual pages as text, in target/doc
-doc: cargo
+doc: build
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	mkdir -p target/doc/commands
-	$(CARGO) run --quiet --locked -p weft-cli --bin weft -- man --dir target/doc/commands
+	$(WEFT) man --dir target/doc/commands
 	@command -v nroff >/dev/null && command -v col >/dev/null || { echo "no nroff or col: the pages stay as they are" >&2; exit 0; }; \
 	    for page in target/doc/commands/*.1; do nroff -c -man "$$page" | col -bx > "$${page%.1}.txt"; done
 
