@@ -176,7 +176,7 @@ impl RowStore for MemoryStore {
     }
 
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
-        let rows = self.volume.read().rows.inodes(from, limit);
+        let rows = self.volume.read().rows.inodes(from..Ino::MAX, limit);
         Ok(rows.into_iter().map(|(row, _)| row).collect())
     }
 
@@ -230,8 +230,8 @@ impl PastStore for MemoryStore {
         Ok(self.volume.read().commits.values().rfind(|row| row.time <= time).copied())
     }
 
-    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
-        self.at(commit, |rows| rows.inodes(from, limit))
+    fn inodes_at(&self, commit: CommitNo, inos: Range<Ino>, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        self.at(commit, |rows| rows.inodes(inos, limit))
     }
 
     fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {

@@ -164,15 +164,17 @@ pub trait PastStore: RowStore {
         Ok(None)
     }
 
-    /// As [`crate::RowStore::inodes`], as of `commit`; with each row the commit that wrote it.
-    fn inodes_at(&self, _commit: CommitNo, _from: Ino, _limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+    /// Up to `limit` inodes whose numbers are in `inos`, ascending, as of `commit`; with each row
+    /// the commit that wrote it. Takes time in proportion to the numbers that had an inode at any
+    /// time.
+    fn inodes_at(&self, _commit: CommitNo, _inos: Range<Ino>, _limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
         Err(no_history())
     }
 
     /// The row of inode `ino` as of `commit`, and the commit that wrote it; none if there was no
     /// such inode.
     fn row_at(&self, commit: CommitNo, ino: Ino) -> Result<Option<(InodeRow, CommitNo)>> {
-        Ok(self.inodes_at(commit, ino, 1)?.pop().filter(|(row, _)| row.ino == ino))
+        Ok(self.inodes_at(commit, ino..ino.next(), 1)?.pop())
     }
 
     /// As [`crate::RowStore::name`], as of `commit`.

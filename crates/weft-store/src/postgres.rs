@@ -461,8 +461,8 @@ impl PastStore for PostgresStore {
         self.read(Class::Digests, |connection| past::commit_at(connection, time))
     }
 
-    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
-        self.read_at(Class::Inodes, commit, |connection, at| past::inodes(connection, at, from, limit))
+    fn inodes_at(&self, commit: CommitNo, inos: Range<Ino>, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        self.read_at(Class::Inodes, commit, |connection, at| past::inodes(connection, at, &inos, limit))
     }
 
     fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {

@@ -50,6 +50,9 @@ number! {
 impl Ino {
     /// The root directory.
     pub const ROOT: Ino = Ino(1);
+
+    /// Behind all inodes.
+    pub const MAX: Ino = Ino(i64::MAX.unsigned_abs());
 }
 
 /// Distinguishes two inodes of the same number across a crash (for NFS handles).

@@ -353,8 +353,8 @@ impl PastStore for SqliteStore {
         self.readers.with(|connection| reading::commit_at(connection, time))
     }
 
-    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
-        self.past(commit, |past| past.inodes(from, limit))
+    fn inodes_at(&self, commit: CommitNo, inos: Range<Ino>, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        self.past(commit, |past| past.inodes(inos, limit))
     }
 
     fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {

@@ -26,6 +26,12 @@ pub trait RowStore: Send + Sync {
     /// Up to `limit` inodes numbered `from` or above, ascending.
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>>;
 
+    /// The row of inode `ino`, and with it up to `limit` rows that follow, as far as that takes
+    /// little longer. Empty if there is no such inode, or begins with another one.
+    fn inodes_near(&self, ino: Ino, limit: usize) -> Result<Vec<InodeRow>> {
+        self.inodes(ino, limit)
+    }
+
     /// The row of inode `ino`; none if there is no such inode.
     fn row_of(&self, ino: Ino) -> Result<Option<InodeRow>> {
         Ok(self.inodes(ino, 1)?.pop().filter(|row| row.ino == ino))

@@ -308,9 +308,9 @@ impl PastStore for CrashStore {
         self.live.commit_at(time)
     }
 
-    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+    fn inodes_at(&self, commit: CommitNo, inos: Range<Ino>, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
         self.call(Calls::All)?;
-        self.live.inodes_at(commit, from, limit)
+        self.live.inodes_at(commit, inos, limit)
     }
 
     fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> Result<Option<NameRow>> {

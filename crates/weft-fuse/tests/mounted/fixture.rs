@@ -225,8 +225,13 @@ impl PastStore for GatedStore {
         self.store.commit_at(time)
     }
 
-    fn inodes_at(&self, commit: CommitNo, from: Ino, limit: usize) -> weft_store::Result<Vec<(InodeRow, CommitNo)>> {
-        self.store.inodes_at(commit, from, limit)
+    fn inodes_at(
+        &self,
+        commit: CommitNo,
+        inos: Range<Ino>,
+        limit: usize,
+    ) -> weft_store::Result<Vec<(InodeRow, CommitNo)>> {
+        self.store.inodes_at(commit, inos, limit)
     }
 
     fn name_at(&self, commit: CommitNo, parent: Ino, name: &Name) -> weft_store::Result<Option<NameRow>> {

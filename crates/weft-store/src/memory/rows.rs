@@ -31,8 +31,8 @@ impl Rows {
         }
     }
 
-    pub(super) fn inodes(&self, from: Ino, limit: usize) -> Vec<(InodeRow, CommitNo)> {
-        self.inodes.range(from..).take(limit).map(|(_, found)| found.clone()).collect()
+    pub(super) fn inodes(&self, inos: Range<Ino>, limit: usize) -> Vec<(InodeRow, CommitNo)> {
+        self.inodes.range(inos).take(limit).map(|(_, found)| found.clone()).collect()
     }
 
     pub(super) fn name(&self, parent: Ino, name: &Name) -> Option<NameRow> {

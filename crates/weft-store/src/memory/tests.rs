@@ -64,7 +64,7 @@ fn put_block(store: &MemoryStore) -> CommitNo {
 }
 
 fn size_and_since(store: &MemoryStore, commit: CommitNo) -> (u64, CommitNo) {
-    let found = store.inodes_at(commit, FILE, 1).expect("kept");
+    let found = store.inodes_at(commit, FILE..FILE.next(), 1).expect("kept");
     let (row, since) = found.first().expect("the file");
     (row.size, *since)
 }
@@ -118,8 +118,8 @@ fn versions_are_told_from_the_newest_on_up_to_a_commit() {
     assert_eq!(held(removed, 9), all);
     assert_eq!(held(removed, 1), all[..1]);
     assert_eq!(held(commits[2], 9), all[1..]);
-    assert_eq!(store.inodes_at(commits[0], FILE, 1).expect("kept").len(), 1);
-    assert_eq!(store.inodes_at(removed, FILE, 1).expect("kept"), []);
+    assert_eq!(store.inodes_at(commits[0], FILE..FILE.next(), 1).expect("kept").len(), 1);
+    assert_eq!(store.inodes_at(removed, FILE..FILE.next(), 1).expect("kept"), []);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_pin_keeps_a_commit_that_is_not_among_the_last() {
     assert_eq!(commits.map(|commit| store.is_kept(commit).expect("readable")), [false, true, false, true]);
     assert_eq!(store.block_count(), 2);
     assert_eq!(store.pins().expect("readable"), [snapshot(commits[1], "s", None)]);
-    assert_eq!(store.inodes_at(commits[2], FILE, 1).expect_err("gone").kind(), ErrorKind::Unusable);
+    assert_eq!(store.inodes_at(commits[2], FILE..FILE.next(), 1).expect_err("gone").kind(), ErrorKind::Unusable);
     let unpin = HistoryChange::Unpin(commits[1], PinKind::Snapshot, b"s".to_vec());
     change(&store, std::slice::from_ref(&unpin)).expect("applied");
     assert_eq!(store.history().expect("readable").expect("on").swept, commits[1]);

@@ -31,6 +31,10 @@ const WRITTEN_MAX: usize = 1 << 16;
 /// Inodes that are read together if the commit of one is asked for.
 const INODES_READ: usize = 64;
 
+/// Numbers that are looked at for each inode that may be read with another one: entries of
+/// directories take numbers, too.
+const NEAR: u64 = 4;
+
 /// Growth of the part of a file in which a block is looked for.
 const WIDER: u64 = 32;
 
@@ -94,14 +98,27 @@ impl At {
         if let Some(since) = self.written.lock().get(ino) {
             return Ok(Some(since));
         }
-        self.read_inodes(ino, INODES_READ)?;
+        self.versions(near(ino, INODES_READ), INODES_READ)?;
         Ok(self.written.lock().get(ino))
     }
 
     /// Reads inodes as they were, and remembers the commits that wrote them.
-    fn read_inodes(&self, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
-        let rows = self.store.inodes_at(self.commit, from, limit)?;
+    fn versions(&self, inos: Range<Ino>, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+        let rows = self.store.inodes_at(self.commit, inos, limit)?;
         self.written.lock().note(&rows);
+        Ok(rows)
+    }
+
+    /// Rows of inodes, as whoever reads may see them.
+    fn shown_inodes(&self, inos: Range<Ino>, limit: usize) -> Result<Vec<InodeRow>> {
+        let rows = self.versions(inos, limit)?;
+        let mut rows = rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>();
+        if let Some(filter) = &self.filter {
+            for row in &mut rows {
+                let ino = row.ino;
+                filter.inode(row, &|| self.store.xattrs_at(self.commit, ino))?;
+            }
+        }
         Ok(rows)
     }
 
@@ -161,6 +178,12 @@ pub(super) fn not_there_yet(commit: CommitNo, last: CommitNo) -> Error {
     Error::Unusable(format!("there is no commit {} yet: the last one is {}", commit.0, last.0))
 }
 
+/// Numbers near `ino` that `limit` inodes may have. Those of inodes that are gone or came later may
+/// lie behind them without end.
+fn near(ino: Ino, limit: usize) -> Range<Ino> {
+    ino..Ino(ino.0.saturating_add(NEAR.saturating_mul(limit as u64)))
+}
+
 impl RowStore for At {
     /// The header of then, as far as it is kept: no operation waits for its volume in a log.
     fn header(&self) -> Result<Header> {
@@ -170,15 +193,15 @@ impl RowStore for At {
     }
 
     fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
-        let rows = self.read_inodes(from, limit)?;
-        let mut rows = rows.into_iter().map(|(row, _)| row).collect::<Vec<_>>();
-        if let Some(filter) = &self.filter {
-            for row in &mut rows {
-                let ino = row.ino;
-                filter.inode(row, &|| self.store.xattrs_at(self.commit, ino))?;
-            }
-        }
-        Ok(rows)
+        self.shown_inodes(from..Ino::MAX, limit)
+    }
+
+    fn inodes_near(&self, ino: Ino, limit: usize) -> Result<Vec<InodeRow>> {
+        self.shown_inodes(near(ino, limit), limit)
+    }
+
+    fn row_of(&self, ino: Ino) -> Result<Option<InodeRow>> {
+        Ok(self.shown_inodes(ino..ino.next(), 1)?.pop())
     }
 
     fn name(&self, parent: Ino, name: &Name) -> Result<Option<NameRow>> {

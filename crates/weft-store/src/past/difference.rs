@@ -32,7 +32,7 @@ fn every_inode(
 ) -> Result<()> {
     let mut from = Ino(0);
     loop {
-        let rows = store.inodes_at(commit, from, TOGETHER)?;
+        let rows = store.inodes_at(commit, from..Ino::MAX, TOGETHER)?;
         let Some((last, _)) = rows.last() else { return Ok(()) };
         from = last.ino.next();
         rows.iter().for_each(|(row, since)| visit(row.ino, *since));

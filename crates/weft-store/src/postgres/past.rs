@@ -160,20 +160,20 @@ fn version_row(row: &Row) -> Result<(InodeRow, CommitNo, Option<CommitNo>)> {
 pub(super) fn inodes(
     connection: &mut Connection,
     at: &PastCommit,
-    from: Ino,
+    inos: &Range<Ino>,
     limit: usize,
 ) -> Result<Vec<(InodeRow, CommitNo)>> {
-    if i64::try_from(from.0).is_err() || limit == 0 {
+    let (from, end) = (inos.start.0, inos.end.0.min(i64::MAX.unsigned_abs()));
+    if from >= end || limit == 0 {
         return Ok(Vec::new());
     }
-    // One is mostly looked for by its number. Its index finds it without a look at all after it.
-    if limit == 1 {
-        let rows = at.ask(connection, history::INODE_AT, vec![parameter(from.0), at.number()])?;
-        if let Some(row) = rows.first() {
-            return version_row(row).map(|(inode, since, _)| vec![(inode, since)]);
-        }
+    // Its index finds one without a look at all after it.
+    if end - from == 1 {
+        let rows = at.ask(connection, history::INODE_AT, vec![parameter(from), at.number()])?;
+        let rows = rows.first().map(version_row).transpose()?;
+        return Ok(rows.map(|(inode, since, _)| (inode, since)).into_iter().collect());
     }
-    let parameters = vec![parameter(from.0), at.number(), parameter(limit as u64)];
+    let parameters = vec![parameter(from), at.number(), parameter(limit as u64), parameter(end)];
     let rows = at.ask(connection, history::INODES_AT, parameters)?;
     let mut inodes = Vec::with_capacity(rows.len());
     for row in &rows {

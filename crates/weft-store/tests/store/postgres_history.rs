@@ -360,7 +360,7 @@ fn the_own_table_of_a_removed_file_lives_as_long_as_its_versions() {
     let last = commit(&*store, &[], Vec::new());
     commit(&*store, &[], vec![HistoryChange::First(last)]);
     commit(&*store, &[], vec![HistoryChange::Forget(1000)]);
-    let refused = store.inodes_at(first, FILE, 1).expect_err("it is not kept");
+    let refused = store.inodes_at(first, FILE..FILE.next(), 1).expect_err("it is not kept");
     assert_eq!(refused.kind(), ErrorKind::Unusable, "{refused}");
     assert!(!is_there());
     assert_eq!(store.block_count().expect("counted"), 0);

@@ -53,8 +53,8 @@ impl<'a> Rows<'a> {
     pub(super) fn inodes(&self, wanted: &[Ino]) -> weft_store::Result<FxHashMap<Ino, Versioned>> {
         let mut found = FxHashMap::default();
         let (mut left, mut limit) = (wanted, INODES_READ.0);
-        while let Some(first) = left.first() {
-            let rows = self.store.inodes_at(self.commit, *first, limit)?;
+        while let (Some(first), Some(last)) = (left.first(), left.last()) {
+            let rows = self.store.inodes_at(self.commit, *first..last.next(), limit)?;
             let Some(last) = rows.last().map(|(row, _)| row.ino) else { break };
             let passed = left.partition_point(|ino| *ino <= last);
             let asked = left.iter().take(passed).copied().collect::<FxHashSet<_>>();

@@ -217,7 +217,7 @@ impl Vfs {
         let count = self.state.lock().locality.miss(ino, self.store.is_remote());
         self.learning(
             || {
-                let rows = match self.store.inodes(ino, count) {
+                let rows = match self.store.inodes_near(ino, count) {
                     // Rows that were not asked for must not hide this one.
                     Err(error) if count > 1 && error.kind() == weft_store::ErrorKind::Corrupt => {
                         self.store.inodes(ino, 1)?

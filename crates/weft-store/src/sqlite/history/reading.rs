@@ -65,13 +65,13 @@ impl<'a> Past<'a> {
         }
     }
 
-    /// Up to `limit` inodes from `from` on.
-    pub(in crate::sqlite) fn inodes(&self, from: Ino, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
+    /// Up to `limit` inodes with numbers in `inos`.
+    pub(in crate::sqlite) fn inodes(&self, inos: Range<Ino>, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
         let next = "SELECT min(ino) FROM (SELECT ino FROM (SELECT ino FROM fileatt WHERE ino >= ?1 ORDER BY ino LIMIT 1) \
                     UNION ALL SELECT ino FROM (SELECT ino FROM fileatt_history WHERE ino >= ?1 ORDER BY ino LIMIT 1))";
         let mut next = self.connection.prepare_cached(next).map_err(failed)?;
-        let (mut rows, mut at) = (Vec::new(), from);
-        while rows.len() < limit {
+        let (mut rows, mut at) = (Vec::new(), inos.start);
+        while rows.len() < limit && at < inos.end {
             match self.inode(at) {
                 Ok(row) => rows.extend(row),
                 // It must not hide those before it.
@@ -79,7 +79,7 @@ impl<'a> Past<'a> {
                 Err(error) => return Err(error),
             }
             let Ok(above) = i64::try_from(at.0 + 1) else { break };
-            if rows.len() == limit {
+            if rows.len() == limit || at.next() >= inos.end {
                 break;
             }
             let found: Option<i64> = next.query_row((above,), |row| row.get(0)).map_err(failed)?;
