@@ -17,6 +17,13 @@ pub struct Changed(pub u64);
 impl Changed {
     /// Nothing to commit.
     pub const CLEAN: Changed = Changed(0);
+
+    /// What changed in `generation`, which is in the store now, is clean.
+    pub(crate) fn committed(&mut self, generation: Changed) {
+        if *self == generation {
+            *self = Changed::CLEAN;
+        }
+    }
 }
 
 /// What those who compute an opaque inode keep with it: they can make it again.
@@ -34,6 +41,8 @@ pub struct Inode {
     pub changed: Changed,
     /// True if the store has (or is being given) a row for it.
     pub stored: bool,
+    /// Generation in which somebody lost rights on it last, if the store has its row of before.
+    pub closed: Changed,
     /// True if it was deleted; then it only waits for the commit that deletes its row.
     pub dead: bool,
     /// The operation that changed its content last, if that was since it was read from the store.
@@ -113,6 +122,7 @@ impl Inode {
             row,
             changed: Changed::CLEAN,
             stored: true,
+            closed: Changed::CLEAN,
             dead: false,
             content: OpNo(0),
             touched: OpNo(0),

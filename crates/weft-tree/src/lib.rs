@@ -13,6 +13,7 @@ mod attributes;
 mod caller;
 mod clock_map;
 mod data;
+mod draining;
 mod error;
 mod inode;
 mod inodes;

@@ -175,9 +175,7 @@ impl Tree {
         }
         for key in &pending.names {
             let Some(slot) = self.names.get(key) else { continue };
-            if slot.changed == pending.generation {
-                slot.changed = Changed::CLEAN;
-            }
+            slot.changed.committed(pending.generation);
         }
         for ino in &pending.inodes {
             let Some(inode) = self.inodes.get(ino) else { continue };
@@ -192,6 +190,7 @@ impl Tree {
                 data.clearing = crate::data::Ranges::default();
                 data.is_in_flight = false;
             }
+            inode.closed.committed(pending.generation);
             if inode.changed == pending.generation {
                 inode.changed = Changed::CLEAN;
                 if inode.dead {
@@ -269,6 +268,9 @@ impl Tree {
                 data.is_in_flight = false;
                 let clearing = std::mem::take(&mut data.clearing);
                 data.cleared.add_all(&clearing);
+            }
+            if inode.closed == pending.generation {
+                inode.closed = self.generation;
             }
             if inode.changed == pending.generation {
                 self.touch(*ino);

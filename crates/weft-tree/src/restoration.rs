@@ -210,6 +210,7 @@ impl Tree {
         let inode = Inode {
             changed: Changed::CLEAN,
             stored: false,
+            closed: Changed::CLEAN,
             dead: false,
             content: now,
             touched: OpNo(0),

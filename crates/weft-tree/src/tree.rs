@@ -7,6 +7,7 @@
 
 use crate::caller::{Caller, Holds};
 use crate::clock_map::ClockMap;
+use crate::draining::Draining;
 use crate::error::ErrorKind;
 use crate::inode::{Added, Changed, Inode};
 use crate::inodes::{Inodes, is_virtual};
@@ -15,7 +16,6 @@ use crate::mutation::Mutation;
 use crate::names::{Entry, NameKey, NameSlot};
 use crate::stop::{Miss, Stop};
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::VecDeque;
 use weft_block::pool;
 use weft_store::{BlockId, Counters, Digest, Header, Ino, Kind, Name, Timestamp, VolumeOptions};
 
@@ -41,7 +41,7 @@ pub struct Tree {
     /// Inodes without a name that live only while held.
     pub orphans: FxHashSet<Ino>,
     /// Those of them that are too large to be deleted at once, in the order in which they are.
-    pub draining: VecDeque<Ino>,
+    pub draining: Draining,
     /// True if orphans stay without holds (while the log is replayed).
     pub keep_orphans: bool,
     /// Inodes that were deleted, for whoever keeps something of them to take.
@@ -97,7 +97,7 @@ impl Tree {
             names: ClockMap::new(half),
             holds: FxHashMap::default(),
             orphans: FxHashSet::default(),
-            draining: VecDeque::new(),
+            draining: Draining::default(),
             keep_orphans: false,
             deleted: Vec::new(),
             generation: Changed(1),

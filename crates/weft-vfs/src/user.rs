@@ -73,7 +73,7 @@ impl State {
     fn known(&mut self, file: FileId) -> Result<Ino, Stop> {
         let row = &self.tree.inode(file.ino)?.row;
         let (kind, generation, nlink) = (row.kind, row.generation, row.nlink);
-        if nlink == 0 && self.tree.draining.contains(&file.ino) {
+        if nlink == 0 && self.tree.draining.contains(file.ino) {
             return Err(ErrorKind::Stale.into());
         }
         let is_it = file.generation == generation || kind == Kind::Transformation && is_closed(file, generation);

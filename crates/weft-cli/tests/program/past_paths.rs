@@ -180,6 +180,54 @@ fn users_see_of_the_past_what_they_could_see_then_and_can_see_now() {
     });
 }
 
+/// Also if one commit has both, or the rule drops the commits in between. And what others removed
+/// keeps nobody from the rest.
+#[test]
+fn what_was_closed_and_then_removed_stays_closed() {
+    let test = "what_was_closed_and_then_removed_stays_closed";
+    if !is_root() {
+        return eprintln!("SKIPPED {test}: needs root");
+    }
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", "all forever"]).well();
+        let mounted = place.path("m");
+        fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o755)).unwrap();
+        fs::set_permissions(&mounted, PermissionsExt::from_mode(0o755)).unwrap();
+        let may_read = |path: &str| {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=1001", "--regid=1001", "--clear-groups", "--", "cat"]);
+            command.arg(mounted.join(".weft/at/then").join(path)).output().unwrap().status.success()
+        };
+        let closed = ["once", "directory/file", "later", "listed"];
+        place
+            .sh("mkdir directory && for name in once directory/file later listed marked; do echo leak >$name; done
+                 setfattr -n user.a -v b marked")
+            .well();
+        place.weft(&["snapshot", "create", "m", "then"]).well();
+        assert!(closed.iter().all(|path| may_read(path)) && may_read("marked"));
+        place.sh("chmod 600 once && rm once && chmod 700 directory && rm -r directory").well();
+        place.weft(&["sync", "m"]).well();
+        assert!(!may_read("once") && !may_read("directory/file"));
+        for script in ["chmod 600 later && setfacl -m u:1001:- listed", "rm later listed marked"] {
+            place.sh(script).well();
+            place.weft(&["sync", "m"]).well();
+        }
+        let last = place.weft(&["info", "--json", volume]).json()["commit"].as_u64().unwrap();
+        place.weft(&["history", "set", "m", "all 1s"]).well();
+        let is_dropped = || place.weft(&["history", "--json", "m"]).json()["first"]["commit"].as_u64().unwrap() > last;
+        while !is_dropped() {
+            place.sh("echo x >>now").well();
+            place.weft(&["sync", "m"]).well();
+            place.weft(&["gc", "m"]).well();
+        }
+        // What was known of them is forgotten.
+        place.umount();
+        place.mount_with(volume, &[]);
+        assert!(closed.iter().all(|path| !may_read(path)));
+        assert!(may_read("marked"));
+    });
+}
+
 /// The kernel keeps what is stored to a mapping, and shows it to all.
 #[test]
 fn nobody_writes_over_what_others_read_of_the_past() {

@@ -5,7 +5,7 @@ use crate::inode::{Inode, Xattrs};
 use crate::mutation::{Lost, SetRow};
 use crate::stop::{Miss, Stop};
 use crate::tree::Tree;
-use weft_store::{Ino, Name, Timestamp};
+use weft_store::{Ino, InodeRow, Name, Timestamp};
 
 /// Name of the file capability attribute (capabilities(7)).
 pub const CAPABILITY: &[u8] = b"security.capability";
@@ -32,6 +32,7 @@ impl Tree {
         if set.size.is_some() {
             inode.content = now;
         }
+        let before = rights(&inode.row);
         let row = &mut inode.row;
         row.permissions = set.permissions.unwrap_or(row.permissions);
         row.uid = set.uid.unwrap_or(row.uid);
@@ -45,8 +46,22 @@ impl Tree {
         if set.drop_capability {
             set_xattr(inode, Name::of_xattr(CAPABILITY).expect("a constant name"), None);
         }
+        self.close_if(ino, before, set.access_acl.is_some());
         self.touch(ino);
         Ok(())
+    }
+
+    /// Notes that inode `ino`, which is in memory and had these rights before, is closed to
+    /// somebody. The past of a removed file is as closed as the file was last: so the store must
+    /// learn of it before the file is gone.
+    fn close_if(&mut self, ino: Ino, (permissions, uid, gid): (u32, u32, u32), has_other_list: bool) {
+        let generation = self.generation;
+        let inode = self.inodes.get(&ino).expect("a changed inode is in memory");
+        let now = rights(&inode.row);
+        let is_closed = permissions & !now.0 & 0o777 != 0 || (uid, gid) != (now.1, now.2) || has_other_list;
+        if inode.stored && is_closed {
+            inode.closed = generation;
+        }
     }
 
     pub(super) fn apply_xattr(
@@ -60,8 +75,10 @@ impl Tree {
         self.xattrs(ino)?;
         self.work_bytes += value.map_or(0, |value| value.len() as u64);
         let inode = self.inode(ino)?;
+        let before = rights(&inode.row);
         set_xattr(inode, name.clone(), value);
         inode.row.permissions = permissions.unwrap_or(inode.row.permissions);
+        self.close_if(ino, before, name.as_bytes() == ACCESS_ACL);
         self.touch_ctime(ino, time);
         self.inodes.reweigh(&ino);
         Ok(())
@@ -86,6 +103,11 @@ impl Tree {
         }
         self.touch(ino);
     }
+}
+
+/// Permissions, user and group.
+fn rights(row: &InodeRow) -> (u32, u32, u32) {
+    (row.permissions, row.uid, row.gid)
 }
 
 fn set_xattr(inode: &mut Inode, name: Name, value: Option<&[u8]>) {

@@ -212,6 +212,7 @@ fn new_inode(parent: Ino, named: bool, generation: Generation, new: &NewInode<'_
         row,
         changed: Changed::CLEAN,
         stored: false,
+        closed: Changed::CLEAN,
         dead: false,
         content: OpNo(0),
         touched: OpNo(0),

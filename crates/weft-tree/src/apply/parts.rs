@@ -4,11 +4,12 @@
 //! memory. It is a change of its own, from the end back: of a file that is cut, a crash leaves one
 //! that is longer than it was to be.
 
+use crate::inode::Changed;
 use crate::mutation::{Lost, Mutation, SetRow};
 use crate::stop::{Miss, Stop};
 use crate::tree::{ROW_BYTES, Tree};
 use std::ops::Range;
-use weft_store::{Ino, Timestamp};
+use weft_store::{Ino, Kind, Timestamp};
 
 /// Most blocks of a part.
 pub const PART_BLOCKS: u64 = 4096;
@@ -16,6 +17,9 @@ pub const PART_BLOCKS: u64 = 4096;
 /// Most blocks that a file drops at once when it becomes empty or is deleted: none of them has to
 /// be known for that.
 const EMPTIED_BLOCKS: u64 = 1 << 18;
+
+/// Inodes that are drained and deleted together.
+const DRAINED_TOGETHER: usize = 1024;
 
 impl Tree {
     /// Cuts a part off the end of file `ino`, which is to be `size` bytes long, and stops with
@@ -77,37 +81,54 @@ impl Tree {
     }
 
     /// Has inode `ino`, which is in memory and which nothing needs any more, drained before it is
-    /// deleted, if it has too many blocks to be deleted at once. Tells whether it has.
+    /// deleted, if it has too many blocks to be deleted at once, or the store does not know yet to
+    /// whom it was closed. Tells whether it is.
     pub fn drain(&mut self, ino: Ino) -> bool {
-        if self.blocks_stored(ino) <= EMPTIED_BLOCKS {
+        let is_closed = self.inodes.peek(&ino).is_some_and(|inode| inode.closed != Changed::CLEAN);
+        if !is_closed && self.blocks_stored(ino) <= EMPTIED_BLOCKS {
             return false;
         }
         self.orphans.insert(ino);
-        if !self.draining.contains(&ino) {
-            self.draining.push_back(ino);
-        }
+        self.draining.push(ino);
         self.touch(ino);
         true
     }
 
-    /// Cuts a part off the first of the files that are drained, or deletes it; tells whether there
-    /// are others. It is no operation: nobody sees it, and the next mount goes on with it.
+    /// Cuts a part off the first of the inodes that are drained, or deletes some of them; tells
+    /// whether there are others. It is no operation: nobody sees it, and the next mount goes on
+    /// with it.
     pub fn drain_part(&mut self) -> Result<bool, Stop> {
-        let Some(ino) = self.draining.front().copied() else { return Ok(false) };
-        let is_needless = self.orphans.contains(&ino) && !self.holds.contains_key(&ino);
-        if is_needless && self.inode(ino)?.row.nlink == 0 {
-            let block_size = self.block_size();
-            let blocks = self.file(ino)?.row.size.div_ceil(block_size);
-            if blocks > EMPTIED_BLOCKS
-                && let Some(from) = self.last_part(ino, 0..blocks)?
-            {
-                self.apply_size(ino, from * block_size)?;
-                self.touch(ino);
-                return Ok(true);
+        for _ in 0..DRAINED_TOGETHER {
+            let Some(ino) = self.draining.first() else { return Ok(false) };
+            let is_needless = self.orphans.contains(&ino) && !self.holds.contains_key(&ino);
+            let inode = self.inode(ino)?;
+            if is_needless && inode.row.nlink == 0 {
+                if inode.closed != Changed::CLEAN {
+                    // A commit that follows tells the store.
+                    return Ok(false);
+                }
+                if inode.row.kind == Kind::File && self.cut_part(ino)? {
+                    return Ok(true);
+                }
+                self.delete_drained(ino);
             }
-            self.delete_drained(ino);
+            self.draining.remove_first();
         }
-        self.draining.pop_front();
         Ok(!self.draining.is_empty())
+    }
+
+    /// Cuts the last part off file `ino`, if it has too many blocks to be deleted at once. Tells
+    /// whether it has.
+    fn cut_part(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let block_size = self.block_size();
+        let blocks = self.file(ino)?.row.size.div_ceil(block_size);
+        if blocks > EMPTIED_BLOCKS
+            && let Some(from) = self.last_part(ino, 0..blocks)?
+        {
+            self.apply_size(ino, from * block_size)?;
+            self.touch(ino);
+            return Ok(true);
+        }
+        Ok(false)
     }
 }

@@ -1,10 +1,11 @@
 //! Rights on the past: those of then, as far as they hold now.
 //!
 //! What was open then and is closed now stays closed, so that closing a file helps after its
-//! content has leaked. The rights that an inode had last, of what is kept of it, count as its
-//! rights now if it is gone: that a closed file is removed does not open it. Rows of a view are
-//! narrowed when they are read ([`Narrowing`]): all that goes by them, links and digests too, goes
-//! by rights that hold.
+//! content has leaked. The rights that an inode had last count as its rights now if it is gone:
+//! that a closed file is removed does not open it. So a commit learns of a closing before it learns
+//! of a removal, and the row of then stays while an earlier one does. Rows of a view are narrowed
+//! when they are read ([`Narrowing`]): all that goes by them, links and digests too, goes by rights
+//! that hold.
 //!
 //! A list (ACL) of then holds if owner, group, permissions and list are the same now. It may have
 //! kept somebody out whom the permissions let in, so that without it only the owner has rights.
@@ -16,6 +17,7 @@ use crate::asker::Subject;
 use crate::volume::Vfs;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 use std::sync::Weak;
 use weft_store::{CommitNo, HistoryFor, Ino, InodeRow, Kind, Name, PastFilter};
 use weft_tree::{ACCESS_ACL, Acl, CAPABILITY};
@@ -141,10 +143,23 @@ impl Vfs {
     fn last_rights(&self, ino: Ino, finished: u64) -> weft_store::Result<Option<Subject>> {
         let last = self.store.versions(ino, CommitNo(i64::MAX as u64), 1)?.into_iter().next();
         let Some((row, held)) = last else { return Ok(None) };
-        let until = CommitNo(held.end.0.saturating_sub(1));
-        let rights = with_list(&row, &|| self.store.xattrs_at(until, ino))?;
+        let rights = match self.kept_within(&held)? {
+            Some(kept) => with_list(&row, &|| self.store.xattrs_at(kept, ino))?,
+            None => without_list(&row),
+        };
         self.remember_rights(finished, [(ino, Some(rights.clone()))]);
         Ok(Some(rights))
+    }
+
+    /// The last commit of `held` that is kept. None of them need be: a version goes some time after
+    /// the last commit that sees it.
+    fn kept_within(&self, held: &Range<CommitNo>) -> weft_store::Result<Option<CommitNo>> {
+        let Some(history) = self.store.history()? else { return Ok(None) };
+        let last = CommitNo(held.end.0.saturating_sub(1));
+        if last >= history.first {
+            return Ok(Some(last));
+        }
+        Ok(self.store.pins()?.into_iter().map(|pin| pin.commit).filter(|commit| held.contains(commit)).max())
     }
 
     /// Remembers rights as of `finished` commits.
@@ -173,6 +188,13 @@ fn with_list(
     let values = if row.has_xattrs() { values()? } else { Vec::new() };
     let list = values.iter().find(|(name, _)| name.as_bytes() == ACCESS_ACL);
     Ok(subject(row, list.map(|(_, list)| &list[..])))
+}
+
+/// Rights on the inode of `row`, whose extended attributes are not known: those of its owner alone,
+/// if there may be a list.
+fn without_list(row: &InodeRow) -> Subject {
+    let permissions = if row.has_xattrs() { row.permissions & !0o077 } else { row.permissions };
+    subject(&InodeRow { permissions, ..row.clone() }, None)
 }
 
 fn subject(row: &InodeRow, list: Option<&[u8]>) -> Subject {

@@ -226,6 +226,10 @@ impl Vfs {
             self.opaque.end(self);
             self.delete_held();
             self.commit_all()?;
+            if !self.state.lock().tree.draining.is_empty() {
+                self.drain();
+                self.commit_all()?;
+            }
             self.end_epoch()?;
         }
         {
@@ -269,7 +273,7 @@ impl Vfs {
                 Ok(false) => return,
                 Err(error) => {
                     self.report("cannot delete an unlinked inode; it will go at the next mount", &error);
-                    self.state.lock().tree.draining.pop_front();
+                    self.state.lock().tree.draining.remove_first();
                     return;
                 }
             }
