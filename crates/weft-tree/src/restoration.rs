@@ -163,6 +163,10 @@ impl Tree {
             self.put_name(row.parent, &row.name, entry);
         }
         for (row, names) in losing {
+            if row.kind == Kind::Directory {
+                // All of its entries are among those removed. It stays, empty, while it is held.
+                self.touch_directory(row.ino, -i64::try_from(row.size).unwrap_or(i64::MAX), time);
+            }
             (0..names).for_each(|_| self.lose_name(row.ino, time));
         }
         if let Some(change) = parent.filter(|change| change.is_changed) {

@@ -277,13 +277,13 @@ fn run(store: CrashStore, steps: &[Step], may_crash: bool) -> Run {
     run
 }
 
-fn undamaged(findings: weft_store::Result<Vec<Finding>>) {
+pub(crate) fn undamaged(findings: weft_store::Result<Vec<Finding>>) {
     let findings = findings.expect("checked");
     let damage = findings.into_iter().filter(|finding| finding.outcome != Outcome::Note).collect::<Vec<_>>();
     assert!(damage.is_empty(), "{damage:?}");
 }
 
-const CHECK: CheckOptions = CheckOptions { repair: Repair::No, read_data: true };
+pub(crate) const CHECK: CheckOptions = CheckOptions { repair: Repair::No, read_data: true };
 
 fn config(cases: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);

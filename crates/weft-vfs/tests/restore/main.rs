@@ -309,6 +309,46 @@ fn open_files_that_go_keep_what_they_have() {
     volume.is_as_of("/d", "/d", then);
 }
 
+/// They are orphans then, whose rows a check reads as any others.
+#[test]
+fn directories_in_use_that_go_are_left_as_by_rmdir() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    sqlite::create(&path, &volume_options(), (0, 0), Timestamp(0)).expect("created");
+    let volume = Volume::over(CrashStore::over(sqlite::open(&path).expect("opened").store), options());
+    let then = volume.sample();
+    let [by_hand, restored] = ["/d/x", "/d/y"].map(|top| {
+        let paths = ["", "/file", "/large", "/sub", "/sub/file"].map(|name| format!("{top}{name}"));
+        let [_, file, large, sub, inner] = &paths;
+        volume.make(top, DIRECTORY);
+        volume.make(sub, DIRECTORY);
+        volume.put(file, b"one");
+        volume.put(inner, b"two");
+        volume.put(large, &[5; 2 * BLOCK]);
+        let inodes = paths.each_ref().map(|path| volume.at(path));
+        inodes.iter().for_each(|ino| volume.vfs.hold(*ino));
+        (paths, inodes)
+    });
+    volume.commit();
+    // A restoration takes place a second later, and this at the same time.
+    volume.clock.advance(1_000_000_000);
+    by_hand.0.iter().rev().for_each(|path| volume.remove(path));
+    volume.vfs.commit_durably().expect("committed");
+    volume.clock.advance(-1_000_000_000);
+    volume.try_restore("/d", then, Target::Place).expect("restored");
+    volume.is_as_of("/d", "/d", then);
+    let told = |ino: Ino| {
+        let now = volume.vfs.attributes(ino).expect("held");
+        (now.kind, now.nlink, now.size, now.allocated, now.mtime, now.ctime)
+    };
+    assert_eq!(restored.1.map(told), by_hand.1.map(told));
+    assert_eq!(told(restored.1[0]).2, 0, "no entries");
+    assert_eq!(volume.vfs.read(restored.1[1], 0, 9).expect("open").to_vec(), b"one");
+    // As if the daemon were killed.
+    drop(volume);
+    generated::undamaged(sqlite::check(&path, generated::CHECK, &mut |_| {}));
+}
+
 #[test]
 fn a_crash_leaves_all_of_it_or_nothing() {
     let mut volume = Volume::new();
