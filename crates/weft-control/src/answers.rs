@@ -291,6 +291,7 @@ async fn collect_history(State(shared): State<Arc<Shared>>, Path(since): Path<u6
             "is_done": collected.is_done,
             "bytes_before": collected.bytes_before,
             "bytes_free": collected.bytes_free,
+            "clock_jump_seconds": collected.clock_jump.map(|jump| jump.0.as_secs()),
         })),
         Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,

@@ -11,5 +11,5 @@ pub(crate) mod kept;
 mod rule;
 mod thinning;
 
-pub use due::{due, yielding};
+pub use due::{due, sweeping, yielding};
 pub use rule::{Rule, RuleError};

@@ -8,6 +8,7 @@
 mod background;
 mod build;
 mod carried;
+mod clock_watch;
 mod excluding;
 mod history;
 mod naming;
@@ -15,6 +16,8 @@ mod syncs;
 mod time;
 mod yielding;
 
+pub use clock_watch::ClockJump;
+pub(crate) use clock_watch::ClockWatch;
 pub(crate) use excluding::ExcludingState;
 pub(crate) use yielding::YieldingState;
 

@@ -3,7 +3,7 @@
 use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
-use crate::commit::{CommitState, ExcludingState, ROWS_EAGER, Syncs, YieldingState};
+use crate::commit::{ClockWatch, CommitState, ExcludingState, ROWS_EAGER, Syncs, YieldingState};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::opaque::{OpaqueLayer, Seen};
@@ -75,6 +75,8 @@ pub struct Vfs {
     pub(crate) commit_error: Mutex<Option<String>>,
     /// The time of the commit that was tried last.
     pub(crate) tried_at: AtomicI64,
+    /// Jumps of the clock that are not trusted yet.
+    pub(crate) clock_watch: Mutex<ClockWatch>,
     /// The time of the last look for what is due by the rule of history.
     pub(crate) history_tended_at: AtomicI64,
     /// The time of the last turn of work on history in the background.

@@ -7,21 +7,23 @@ use crate::{daemons, shown, size};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::process::ExitCode;
+use std::time::Duration;
 use weft_store::{CommitNo, OpenOptions, Progress};
-use weft_vfs::{Collected, Vfs};
+use weft_vfs::{ClockJump, Collected, Vfs};
 
 /// Removes what no kept commit sees.
 pub fn run(arguments: &Gc) -> Result<ExitCode> {
     let volume = &arguments.volume;
     let what = || format!("cannot remove dead history of volume {}", shown::path(volume));
-    let freed = collect(volume).with_context(what)?;
+    let (freed, jump) = collect(volume).with_context(what)?;
     outln!("{}: nothing is left that no kept commit sees; {} became free", shown::path(volume), size::show(freed));
+    crate::notes::tell(jump.map(|jump| jump.to_string()));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Has all steps made, by the daemon that uses the volume or here. Returns the bytes that the place
-/// of the volume gained.
-fn collect(volume: &std::path::Path) -> Result<u64> {
+/// of the volume gained, and the jump of the clock because of which the rule dropped nothing.
+fn collect(volume: &std::path::Path) -> Result<(u64, Option<ClockJump>)> {
     if let Some(daemon) = daemons::using(volume)? {
         return all_steps(|since| {
             let since = since.map_or(0, |commit| commit.0);
@@ -36,7 +38,7 @@ fn collect(volume: &std::path::Path) -> Result<u64> {
 }
 
 /// Makes steps until nothing is left.
-fn all_steps(step: impl Fn(Option<CommitNo>) -> Result<Collected>) -> Result<u64> {
+fn all_steps(step: impl Fn(Option<CommitNo>) -> Result<Collected>) -> Result<(u64, Option<ClockJump>)> {
     let bar = steps();
     let first = step(None)?;
     let mut now = first;
@@ -44,7 +46,7 @@ fn all_steps(step: impl Fn(Option<CommitNo>) -> Result<Collected>) -> Result<u64
         bar.show(Progress { step: "removing dead history", done: now.swept.0, total: now.until.0.max(now.swept.0) });
         now = step(Some(first.since))?;
     }
-    Ok(now.bytes_free.saturating_sub(first.bytes_before))
+    Ok((now.bytes_free.saturating_sub(first.bytes_before), now.clock_jump))
 }
 
 /// Reads the answer of a daemon.
@@ -57,5 +59,6 @@ fn collected(answer: &Value) -> Result<Collected> {
         is_done: answer["is_done"].as_bool().context("the daemon's answer cannot be read")?,
         bytes_before: number("bytes_before")?,
         bytes_free: number("bytes_free")?,
+        clock_jump: answer["clock_jump_seconds"].as_u64().map(|seconds| ClockJump(Duration::from_secs(seconds))),
     })
 }

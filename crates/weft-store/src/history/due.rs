@@ -33,6 +33,13 @@ pub fn due(store: &dyn Store, now: Timestamp, in_use: &[CommitNo]) -> Result<Vec
     Ok(changes)
 }
 
+/// Returns the change that removes some of the versions of `store` that no kept commit sees: the
+/// part of [`due`] that needs no time. None if there are none.
+pub fn sweeping(store: &dyn Store) -> Result<Vec<HistoryChange>> {
+    let is_left = store.history()?.is_some_and(|history| history.swept < history.first);
+    Ok(is_left.then_some(HistoryChange::Forget(ROWS_MAX)).into_iter().collect())
+}
+
 /// Returns the changes that make room, where the present needs it: history yields, the oldest
 /// first. Nothing that a user asked to be kept goes. None if nothing else is left.
 pub fn yielding(store: &dyn Store) -> Result<Vec<HistoryChange>> {

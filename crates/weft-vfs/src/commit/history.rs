@@ -6,11 +6,12 @@
 //! when it was asked for.
 
 use super::CommitState;
+use super::clock_watch::ClockJump;
 use super::yielding::changes_pinned;
 use crate::volume::Vfs;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use weft_store::history::{due, yielding};
+use weft_store::history::{due, sweeping, yielding};
 use weft_store::{Batch, CommitNo, Durability, Header, HistoryChange, Timestamp};
 use weft_tree::{Error, ErrorKind, Result};
 
@@ -54,6 +55,8 @@ pub struct Collected {
     pub bytes_before: u64,
     /// Bytes that are free now.
     pub bytes_free: u64,
+    /// The jump of the clock because of which the rule drops nothing.
+    pub clock_jump: Option<ClockJump>,
 }
 
 impl Vfs {
@@ -118,7 +121,7 @@ impl Vfs {
         }
         let begun = Instant::now();
         let more = loop {
-            match self.make_due(now) {
+            match self.make_due(self.trusted_time()) {
                 Ok(true) if begun.elapsed() < TENDING => {}
                 ended => break ended,
             }
@@ -150,7 +153,8 @@ impl Vfs {
         }
         let begun = Instant::now();
         loop {
-            let is_made = self.make_due(self.now())?;
+            let time = self.trusted_time();
+            let is_made = self.make_due(time)?;
             let Some(history) = self.store.history()? else {
                 let why = "this volume keeps no history, so that nothing of it is left";
                 return Err(weft_store::Error::Unusable(why.into()).into());
@@ -162,17 +166,21 @@ impl Vfs {
             }
             let space = if is_done { self.store.reclaim()? } else { self.store.space()? };
             let (swept, until, bytes_free) = (history.swept, history.first, space.bytes_free);
-            return Ok(Collected { since, swept, until, is_done, bytes_before, bytes_free });
+            let clock_jump = time.err();
+            return Ok(Collected { since, swept, until, is_done, bytes_before, bytes_free, clock_jump });
         }
     }
 
-    /// Makes the changes that are due; true if there were any.
-    fn make_due(&self, now: Timestamp) -> Result<bool> {
+    /// Makes the changes that are due at `time`, or those that need none; true if there were any.
+    fn make_due(&self, time: Result<Timestamp, ClockJump>) -> Result<bool> {
         let turn = self.committing.lock();
         if turn.in_doubt.is_some() || self.needs_past() {
             return Ok(false);
         }
-        let changes = due(&*self.store, now, &self.commits_in_use())?;
+        let changes = match time {
+            Ok(now) => due(&*self.store, now, &self.commits_in_use())?,
+            Err(_) => sweeping(&*self.store)?,
+        };
         if changes.is_empty() {
             return Ok(false);
         }

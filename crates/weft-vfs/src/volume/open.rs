@@ -4,7 +4,7 @@ use super::unapplied::Purpose;
 use super::{Committer, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
-use crate::commit::{CommitState, ExcludingState, YieldingState};
+use crate::commit::{ClockWatch, CommitState, ExcludingState, YieldingState};
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::opaque::{Layer, Seen};
@@ -94,6 +94,7 @@ impl Vfs {
         let mut state = State::new(&header, &options, layer.state);
         state.space_free = store.space()?.bytes_free;
         let last = store.commits(header.commit, 1)?.pop();
+        let clock_watch = ClockWatch::new(clock.now(), clock.since_boot());
         let blocks = blocks.unwrap_or_else(|| {
             let shared = SharedCache::new(options.shared_bytes_max, header.options.block_size);
             Arc::new(BlockCache::new(options.block_cache_bytes, shared))
@@ -126,6 +127,7 @@ impl Vfs {
             commits_failed: AtomicU64::new(0),
             commit_error: Mutex::default(),
             tried_at: AtomicI64::new(last.map_or(0, |row| row.time.0)),
+            clock_watch: Mutex::new(clock_watch),
             history_tended_at: AtomicI64::new(i64::MIN),
             history_worked_at: AtomicI64::new(i64::MIN),
             yielding: YieldingState::default(),

@@ -1,7 +1,9 @@
 //! The history of a volume, as its operations and commits make it.
 
 use super::*;
+use std::time::Duration;
 use weft_store::{At, HistoryChange, HistoryFor, PastStore, RowStore, Timestamp};
+use weft_vfs::ClockJump;
 
 fn keep(volume: &Volume) {
     let rule = || vec![HistoryChange::Keep("all 1d".into(), HistoryFor::All)];
@@ -57,6 +59,40 @@ fn times_of_commits_do_not_go_back_with_the_clock() {
     }
     let commits = volume.store.commits(weft_store::CommitNo(0), 100).expect("readable");
     assert!(commits.len() >= 6 && commits.is_sorted_by(|one, next| one.time < next.time), "{commits:?}");
+}
+
+/// Neither in the background nor by `weft gc`, which do the same.
+#[test]
+fn a_clock_that_jumps_ahead_drops_no_history_until_its_time_has_held_for_an_hour() {
+    const SECOND: i64 = 1_000_000_000;
+    const YEAR: i64 = 365 * 24 * 3600 * SECOND;
+    let volume = Volume::new();
+    keep(&volume);
+    for number in 0..5 {
+        volume.clock.advance(SECOND);
+        volume.vfs.make(Caller::ROOT, Ino::ROOT, format!("{number}").as_bytes(), FILE).expect("made");
+        volume.vfs.commit().expect("committed");
+    }
+    let first = || volume.store.history().expect("readable").expect("on").first;
+    let collect = || {
+        let collected = volume.vfs.collect_history(None).expect("collected");
+        assert!(collected.is_done);
+        collected.clock_jump
+    };
+    let (before, jump) = (first(), Some(ClockJump(Duration::from_secs(365 * 24 * 3600))));
+    assert_eq!((collect(), first()), (None, before));
+    volume.clock.jump(YEAR);
+    assert_eq!((collect(), first()), (jump, before));
+    volume.clock.jump(-YEAR);
+    assert_eq!((collect(), first()), (None, before), "the clock is back");
+    volume.clock.jump(YEAR);
+    assert_eq!((collect(), first()), (jump, before));
+    volume.vfs.keep_history("all 1h", None).expect("changed");
+    volume.clock.advance(3599 * SECOND);
+    assert_eq!((collect(), first()), (jump, before), "nor by a new rule");
+    volume.clock.advance(SECOND);
+    assert_eq!(collect(), None);
+    assert!(first() > before);
 }
 
 #[test]

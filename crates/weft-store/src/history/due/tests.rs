@@ -47,6 +47,26 @@ fn nothing_is_due_where_no_history_is_kept() {
 }
 
 #[test]
+fn only_versions_that_no_kept_commit_sees_go_without_the_time() {
+    let store = volume("all 10s, minutely 10m");
+    (1..=100).for_each(|time| commit(&store, time, Vec::new()));
+    assert_eq!(sweeping(&store).expect("readable"), [], "all commits are kept");
+    commit(&store, 101, vec![HistoryChange::First(CommitNo(40))]);
+    let before = kept(&store);
+    for round in 0.. {
+        let changes = sweeping(&store).expect("readable");
+        if changes.is_empty() {
+            break;
+        }
+        assert!(round < 100, "it never ends: {changes:?}");
+        commit(&store, 1_000_000, changes);
+    }
+    let history = store.history().expect("readable").expect("on");
+    assert_eq!((history.first, history.swept), (CommitNo(40), CommitNo(40)));
+    assert!(kept(&store).starts_with(&before));
+}
+
+#[test]
 fn a_rule_of_a_later_program_keeps_all() {
     let store = volume("some of it, as it likes");
     (1..10).for_each(|time| commit(&store, time, Vec::new()));
