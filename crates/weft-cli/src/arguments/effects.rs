@@ -1,6 +1,6 @@
 //! Effects of commands on files, and on being ended early.
 
-use super::{Blocks, Command, Net, SnapshotCommand};
+use super::{Blocks, Command, HistoryCommand, Net, SnapshotCommand};
 use weft_store::BlockHome;
 
 impl From<Blocks> for BlockHome {
@@ -68,8 +68,18 @@ impl Command {
             | Command::Man { dir: None } => true,
             Command::Check(arguments) => !arguments.repair && !arguments.salvage,
             Command::Link(arguments) => arguments.show,
-            Command::Snapshot(arguments) => matches!(arguments.command, SnapshotCommand::Diff(_)),
-            Command::History(arguments) => arguments.command.is_none(),
+            Command::Snapshot(arguments) => match &arguments.command {
+                SnapshotCommand::Diff(_) | SnapshotCommand::List(_) => true,
+                SnapshotCommand::Restore(restore) => restore.told.dry_run,
+                _ => false,
+            },
+            Command::Restore(arguments) => arguments.told.dry_run,
+            Command::Undelete(arguments) => arguments.list.is_some() || arguments.told.dry_run,
+            Command::History(arguments) => match &arguments.command {
+                None => true,
+                Some(HistoryCommand::Exclude(exclude)) => exclude.list,
+                Some(_) => false,
+            },
             _ => false,
         }
     }

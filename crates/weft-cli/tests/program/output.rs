@@ -27,6 +27,11 @@ fn filled() -> Place {
     std::fs::write(from.join("file"), "content").unwrap();
     place.weft(&["init", "v"]).well();
     place.weft(&["import", "from", "v"]).well();
+    place.weft(&["history", "set", "v", "all forever"]).well();
+    place.weft(&["history", "exclude", "v", "target"]).well();
+    place.weft(&["snapshot", "create", "v", "one"]).well();
+    place.weft(&["import", "from", "v:gone"]).well();
+    place.weft(&["snapshot", "restore", "v", "one"]).well();
     place
 }
 
@@ -40,6 +45,12 @@ fn commands_that_only_print_say_that_they_could_not() {
         &["check", "--json", "v"],
         &["info", "v"],
         &["log", "v"],
+        &["snapshot", "list", "v"],
+        &["snapshot", "restore", "v", "one", "--dry-run"],
+        &["restore", "v:", "--at", "one", "--dry-run"],
+        &["undelete", "v:gone", "--dry-run"],
+        &["undelete", "--list", "v:"],
+        &["history", "exclude", "v", "--list"],
         &["scrub", "v"],
         &["stages"],
         &["digest", "v:"],
