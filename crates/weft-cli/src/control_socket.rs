@@ -37,10 +37,13 @@ impl ControlSocket {
         ControlSocket(Arc::new(started))
     }
 
-    /// Logs the reason if there is none.
+    /// Logs the reason if there is none, and the commands that fail without one.
     pub fn say_if_missing(&self) {
         if let Err(why) = &*self.0 {
-            tracing::warn!("serving without a control socket: {why}");
+            tracing::warn!(
+                "serving without a control socket: {why}; until it is served again with one, no snapshot can be made or \
+                 deleted, nothing restored or undeleted, and history neither set nor forgotten"
+            );
         }
     }
 

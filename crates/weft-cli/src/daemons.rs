@@ -1,10 +1,11 @@
 //! Daemons of this user, found by their control sockets and asked over them.
 
-use crate::named;
+use crate::{mounted, named, shown};
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::geteuid;
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weft_control::{Answer, Kind, Method, Socket, Unanswered, ask, remove_stale, sockets};
 use weft_store::Location;
@@ -74,10 +75,17 @@ pub fn of(named: &Path) -> Result<Option<Running>> {
 /// Finds the daemon that uses the volume `named`, itself or its mount point. Fails if it is mounted
 /// and this user cannot ask its daemon, and where the past is mounted.
 pub fn using(named: &Path) -> Result<Option<Running>> {
-    let volume = crate::mounted::present_volume(named)?;
+    let volume = mounted::present_volume(named)?;
     let found = of(&volume)?;
-    if found.is_some() || volume == named {
+    if found.is_some() {
         return Ok(found);
+    }
+    if volume == named {
+        // Whoever opens it would hear only that it is in use.
+        return match own_mount_without_socket(named) {
+            Some(root) => Err(unasked(&root)),
+            None => Ok(None),
+        };
     }
     match mounting(&named.canonicalize()?)? {
         // It has just ended.
@@ -86,12 +94,30 @@ pub fn using(named: &Path) -> Result<Option<Running>> {
     }
 }
 
-/// Says that this user cannot ask the daemon of the mount at `root`.
+/// Returns the directory where this user, whose daemons have no control sockets, has mounted
+/// `volume`, if it lies in files.
+fn own_mount_without_socket(volume: &Path) -> Option<PathBuf> {
+    weft_control::missing()?;
+    let root = mounted::directory_of(&Location::parse(volume).ok().filter(|at| at.path().is_some())?)?;
+    (mounted::mount_at(&root)?.1.0 == geteuid().as_raw()).then_some(root)
+}
+
+/// Says why this user cannot ask the daemon of the mount at `root`.
 pub fn unasked(root: &Path) -> anyhow::Error {
-    let owner = root.canonicalize().ok().and_then(|root| crate::mounted::mount_at(&root));
-    let who = owner.map_or_else(String::new, |(_, (user, _))| format!(" (user {user})"));
-    let root = crate::shown::path(root);
-    anyhow!("the daemon of {root} cannot be asked by this user; do it as the user who mounted it{who}")
+    let owner = root.canonicalize().ok().and_then(|root| mounted::mount_at(&root)).map(|(_, (user, _))| user);
+    let is_own = owner == Some(geteuid().as_raw());
+    let root = shown::path(root);
+    match weft_control::missing().filter(|_| is_own) {
+        Some(why) => anyhow!("the daemon of {root} has no control socket: {why}, and mount the volume again"),
+        None if is_own => anyhow!(
+            "the daemon of {root} has no control socket that is found here: it was mounted with another XDG_RUNTIME_DIR, \
+             or with none; set that as it was, or mount the volume again"
+        ),
+        None => {
+            let who = owner.map_or_else(String::new, |user| format!(" (user {user})"));
+            anyhow!("the daemon of {root} cannot be asked by this user; do it as the user who mounted it{who}")
+        }
+    }
 }
 
 /// Says where a daemon of this user serves the volume `named`, and how that ends.
@@ -122,7 +148,7 @@ fn served(daemon: &Running) -> Option<String> {
 
 /// Finds the daemon that has a volume mounted at `directory`.
 pub fn mounting(directory: &Path) -> Result<Option<Running>> {
-    let directory = crate::shown::path(directory);
+    let directory = shown::path(directory);
     find(|status| status["kind"] == "mount" && status["place"] == *directory)
 }
 

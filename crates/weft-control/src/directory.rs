@@ -41,9 +41,10 @@ pub enum DirectoryError {
 impl std::fmt::Display for DirectoryError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            DirectoryError::NoRuntimeDirectory => {
-                f.write_str("XDG_RUNTIME_DIR names no directory of this user's own, and there is none in /run/user")
-            }
+            DirectoryError::NoRuntimeDirectory => f.write_str(
+                "XDG_RUNTIME_DIR names no directory of this user's own, and there is none in /run/user; set it to one that \
+                 only this user can write",
+            ),
             DirectoryError::Untrusted(path, why) => write!(f, "{} {why}; remove it", path.display()),
             DirectoryError::System(path, error) => write!(f, "{}: {error}", path.display()),
         }

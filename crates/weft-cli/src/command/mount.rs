@@ -208,6 +208,8 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     let log = opened.log(log.as_deref(), &directory)?;
     let teller = session.teller();
     let control = ControlSocket::start(&opened, Kind::Mount, shown::path(&directory), move || teller.stats());
+    // Whoever mounts hears of it.
+    control.say_if_missing();
     Ok(Mounted { opened, session, nfs, lender, control, log })
 }
 
@@ -218,7 +220,6 @@ fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
             tracing::error!("{error}");
         }
     });
-    mounted.control.say_if_missing();
     mounted.opened.say_as_of();
     let (leaver, control) = (mounted.session.leaver(), mounted.control.clone());
     let leave = move || {

@@ -208,10 +208,21 @@ fn a_user_without_a_runtime_directory_sees_own_mounts_and_syncs_them_by_the_volu
     let made = Command::new("install").args(["-d", "-o", "65534"]).arg(own.join("m")).status().unwrap();
     assert!(made.success());
     let said = weft(&["mount", "own/v", "own/m"]);
-    assert_eq!(said.code, 0, "{said:?}");
+    let (lines, words) = (said.err.lines().count(), ["without a control socket: XDG_RUNTIME_DIR", "no snapshot"]);
+    assert_eq!((said.code, lines), (0, 1), "{said:?}");
+    assert!(words.iter().all(|word| said.err.contains(word)), "{said:?}");
+    let ordered = ["own/m", "own/v"].map(|named| weft(&["snapshot", "create", named, "base"]));
     let (told, json) = (weft(&["status"]), weft(&["status", "--json"]));
     let synced = weft(&["sync", "own/v"]);
+    let elsewhere = place.directory("elsewhere");
+    chown(&elsewhere, Some(65534), Some(65534)).unwrap();
+    let mut command = place.command_as_stranger(&["undelete", "own/m/file"]);
+    let other: Said = command.env("XDG_RUNTIME_DIR", &elsewhere).output().unwrap().into();
     weft(&["umount", "own/m"]);
+    for said in ordered {
+        said.failed(&["own/m has no control socket: XDG_RUNTIME_DIR names no directory", "and mount the volume again"]);
+    }
+    other.failed(&["own/m has no control socket that is found here", "another XDG_RUNTIME_DIR"]);
     let line = format!("{} mounted at {}\n", own.join("v").display(), own.join("m").display());
     assert!(told.code == 0 && told.out.starts_with(&line) && told.out.contains("served are not listed"), "{told:?}");
     let list: Vec<Value> = serde_json::from_str(&json.out).unwrap();
