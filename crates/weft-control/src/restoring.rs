@@ -58,11 +58,15 @@ pub(crate) fn restore_request(query: &str) -> Option<RestoreRequest> {
 /// A report, as commands print it.
 pub fn report_value(report: &RestoreReport) -> Value {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let paths = report.paths.iter().map(|path| json!({ "effect": word(path.effect), "path": text(&path.path) }));
+    let paths = report.paths.iter().map(|path| {
+        let from = path.from.as_ref().map(|from| text(from));
+        json!({ "effect": word(path.effect), "path": text(&path.path), "from": from })
+    });
     json!({
         "as_of": { "commit": report.then.0, "time": report.made.map(crate::answers::rfc3339) },
         "commit": report.committed.map(|CommitNo(number)| number),
         "back": report.back,
+        "moved": report.moved,
         "changed": report.changed,
         "removed": report.removed,
         "unchanged": report.unchanged,
@@ -76,6 +80,7 @@ pub fn report_value(report: &RestoreReport) -> Value {
 fn word(effect: Effect) -> &'static str {
     match effect {
         Effect::Back => "back",
+        Effect::Moved => "moved",
         Effect::Changed => "changed",
         Effect::Removed => "removed",
         Effect::Forgotten => "forgotten",

@@ -10,6 +10,7 @@
 //! blocks that it names may belong to the past alone.
 
 mod deleted;
+mod effects;
 mod forgotten;
 mod last_names;
 mod newest;

@@ -57,7 +57,7 @@ pub struct RestoreSnapshot {
 /// The way in which a restoration is told.
 #[derive(Args)]
 pub struct Told {
-    /// Change nothing, and list what would be brought back, changed and removed
+    /// Change nothing, and list each name that would come back, move back, change or go
     #[arg(long)]
     pub dry_run: bool,
     /// As JSON

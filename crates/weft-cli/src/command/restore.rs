@@ -126,8 +126,11 @@ fn tell(done: &str, path: &OsStr, report: &Value, told: &Told) {
     let made = as_of["time"].as_str().map(|time| format!(", made at {time}")).unwrap_or_default();
     let done = if told.dry_run { format!("would be {done}") } else { done.to_owned() };
     let (back, changed, removed) = (count("back"), count("changed"), count("removed"));
+    let moved = if count("moved") > 0 { format!("{} moved back, ", count("moved")) } else { String::new() };
     let commit = &as_of["commit"];
-    outln!("{path} {done} as of commit {commit}{made}: {back} brought back, {changed} changed, {removed} removed");
+    outln!(
+        "{path} {done} as of commit {commit}{made}: {back} brought back, {moved}{changed} changed, {removed} removed"
+    );
     match count("forgotten") {
         0 => {}
         1 => outln!("1 file has no content in history any more ('weft history forget'), and is as it was before"),
@@ -142,15 +145,21 @@ fn tell(done: &str, path: &OsStr, report: &Value, told: &Told) {
     }
 }
 
-/// Lists the effect on each path.
+/// Lists the effect on each name.
 fn list(report: &Value, top: &str) {
+    let top = top.trim_end_matches('/');
     let effects = report["paths"].as_array().into_iter().flatten();
     for effect in effects.clone() {
         let word = effect["effect"].as_str().unwrap_or_default();
         let below = effect["path"].as_str().unwrap_or_default();
-        outln!("{word:<8} {}{}", top.trim_end_matches('/'), shown::message(below));
+        let how = if word == "moved" { "back from" } else { "moved back from" };
+        let from = effect["from"].as_str().map(|from| format!(", {how} {top}{}", shown::message(from)));
+        outln!("{word:<8} {top}{}{}", shown::message(below), from.unwrap_or_default());
     }
-    let all = ["back", "changed", "removed", "forgotten"].iter().filter_map(|name| report[name].as_u64()).sum::<u64>();
+    let all = ["back", "moved", "changed", "removed", "forgotten"]
+        .iter()
+        .filter_map(|name| report[name].as_u64())
+        .sum::<u64>();
     let more = all.saturating_sub(effects.count() as u64);
     if more > 0 {
         outln!("and {more} more");

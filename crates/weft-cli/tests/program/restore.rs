@@ -42,6 +42,7 @@ fn a_subtree_of_a_busy_mount_becomes_what_it_was() {
         let mut gone = File::open(top.join("new/file")).unwrap();
         let told = place.weft(&["restore", "m/t", "--at", &then, "--dry-run"]).well();
         assert!(told.contains("removed  m/t/new/file\n") && told.contains("would be restored"), "{told}");
+        assert!(told.contains("changed  m/t/fifo, moved back from m/t/new/fifo\n"), "{told}");
         assert!(top.join("new").is_dir(), "it only told");
         let report = place.weft(&["restore", "m/t", "--at", &then, "--json"]).json();
         assert!(report["back"].as_u64() > Some(0) && report["removed"].as_u64() > Some(1), "{report}");
@@ -52,6 +53,12 @@ fn a_subtree_of_a_busy_mount_becomes_what_it_was() {
         assert_eq!(content, "new\n", "an open file keeps what it has");
         assert_eq!(fs::read_to_string(root.join("beside")).unwrap(), "beside");
         assert!(root.join("moved").is_dir(), "what was moved away stays there");
+        place.sh("mv t/small t/other").well();
+        let told = place.weft(&["restore", "m/t", "--at", &then, "--dry-run"]).well();
+        assert!(
+            told.contains("moved    m/t/small, back from m/t/other\n") && told.contains("1 moved back, "),
+            "{told}"
+        );
     });
 }
 

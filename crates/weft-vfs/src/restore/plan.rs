@@ -5,7 +5,7 @@ use super::path::{VolumePath, shown};
 use super::report::{Effect, OUTSIDE_MAX, RestoreReport};
 use super::rows::{Blocks, Rows};
 use super::subtree::Subtree;
-use super::{RestoreError, RestoreRequest, Restoring, Target, refused};
+use super::{RestoreError, RestoreRequest, Restoring, Target, effects, refused};
 use crate::secrets::KEPT;
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -77,7 +77,9 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
     planner.plan_inodes(&place)?;
     planner.plan_losing();
     planner.find_outside(vfs)?;
-    let Planner { restoration, report, .. } = planner;
+    let Planner { restoration, mut report, past, present, mapped, forgotten, .. } = planner;
+    let trees = effects::Trees { past: &past, present: &present, mapped: &mapped, forgotten: &forgotten };
+    effects::add(&trees, &restoration, &mut report);
     refuse_too_much(vfs, &restoration)?;
     refuse_kept_lengths(vfs, &restoration)?;
     Ok(Plan { restoration, report })
@@ -98,7 +100,7 @@ fn leave_forgotten(
     past.order
         .iter()
         .filter(|ino| forgotten.contains(ino))
-        .for_each(|ino| report.add(Effect::Forgotten, paths.get(ino)));
+        .for_each(|ino| report.add(Effect::Forgotten, paths.get(ino), None));
     past.leave_out(|ino| forgotten.contains(&ino) && !is_there(ino));
 }
 
@@ -297,8 +299,6 @@ impl Planner<'_> {
 
     /// Plans how inodes of then are to be.
     fn plan_inodes(&mut self, place: &Place) -> Restoring<()> {
-        let paths = if self.past.order.len() > 1 { self.past.paths() } else { FxHashMap::default() };
-        let top = Vec::new();
         let mut parents = FxHashMap::default();
         for directory in &self.past.order {
             let above = self.mapped.of(*directory).0;
@@ -307,14 +307,8 @@ impl Planner<'_> {
         let outside = place.entry.as_ref().map_or(Ino::ROOT, |(directory, _)| directory.ino);
         for ino in self.past.order.clone() {
             let parent = parents.get(&ino).copied().unwrap_or(outside);
-            let path = paths.get(&ino).or(Some(&top));
-            let Some(restored) = self.restored(ino, parent)? else {
-                self.report.unchanged += 1;
-                continue;
-            };
-            let effect = if restored.present.is_some() { Effect::Changed } else { Effect::Back };
-            self.report.add(effect, path);
-            self.restoration.inodes.push(restored);
+            let restored = self.restored(ino, parent)?;
+            self.restoration.inodes.extend(restored);
         }
         let kept = self.past.order.iter().map(|ino| self.mapped.of(*ino).0);
         self.restoration.relied_on = kept.chain(self.present.order.iter().copied()).collect();
@@ -418,16 +412,10 @@ impl Planner<'_> {
 
     /// Plans which inodes of now lose their names.
     fn plan_losing(&mut self) {
-        let gone = self.present.order.iter().filter(|ino| !self.mapped.keeps(**ino)).copied().collect::<Vec<_>>();
-        if gone.is_empty() {
-            return;
-        }
-        let paths = self.present.paths();
-        for ino in gone {
-            let row = self.present.inodes[&ino].0.clone();
-            let names = if row.kind == Kind::Directory { 1 } else { self.present.count(ino) };
+        for ino in self.present.order.iter().filter(|ino| !self.mapped.keeps(**ino)) {
+            let row = self.present.inodes[ino].0.clone();
+            let names = if row.kind == Kind::Directory { 1 } else { self.present.count(*ino) };
             self.restoration.losing.push((row, names));
-            self.report.add(Effect::Removed, paths.get(&ino));
         }
     }
 

@@ -20,17 +20,19 @@ pub struct RestoreReport {
     pub made: Option<Timestamp>,
     /// The last commit, which has it; none of a rehearsal.
     pub committed: Option<CommitNo>,
-    /// Inodes that came back.
+    /// Names that come back.
     pub back: u64,
-    /// Inodes that got other content or attributes.
+    /// Names that come back by renaming, of files and directories that had other names.
+    pub moved: u64,
+    /// Names of which the content or the attributes become others.
     pub changed: u64,
-    /// Inodes that lost names, as they had none there then.
+    /// Names that go, as they were not there then.
     pub removed: u64,
-    /// Inodes that are as they were.
+    /// Names of which all is as it was.
     pub unchanged: u64,
     /// Files of which history has no content any more: one that is there keeps what it has.
     pub forgotten: u64,
-    /// Paths of changed inodes, at most 1000, from the place that is restored on.
+    /// The effect on each name but those unchanged, at most 1000, in the order of paths.
     pub paths: Vec<PathEffect>,
     /// Changed files that have hard links outside of the place.
     pub linked: u64,
@@ -46,13 +48,17 @@ pub struct PathEffect {
     pub path: Vec<u8>,
     /// The effect.
     pub effect: Effect,
+    /// The path before, if it is moved.
+    pub from: Option<Vec<u8>>,
 }
 
-/// What becomes of an inode.
+/// The fate of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It comes back.
     Back,
+    /// It comes back by renaming.
+    Moved,
     /// It gets the content and attributes of then.
     Changed,
     /// It is not there any more.
@@ -63,8 +69,9 @@ pub enum Effect {
 
 impl RestoreReport {
     /// Notes an effect.
-    pub(super) fn add(&mut self, effect: Effect, path: Option<&Vec<u8>>) {
+    pub(super) fn add(&mut self, effect: Effect, path: Option<&Vec<u8>>, from: Option<Vec<u8>>) {
         match effect {
+            Effect::Moved => self.moved += 1,
             Effect::Back => self.back += 1,
             Effect::Changed => self.changed += 1,
             Effect::Removed => self.removed += 1,
@@ -74,8 +81,8 @@ impl RestoreReport {
             && self.listed_bytes < LISTED_BYTES_MAX
             && let Some(path) = path
         {
-            self.listed_bytes += path.len();
-            self.paths.push(PathEffect { path: path.clone(), effect });
+            self.listed_bytes += path.len() + from.as_ref().map_or(0, Vec::len);
+            self.paths.push(PathEffect { path: path.clone(), effect, from });
         }
     }
 }

@@ -458,6 +458,60 @@ fn a_rehearsal_lists_paths() {
     assert_eq!(find(&volume.vfs, "/d/large"), None);
 }
 
+#[test]
+fn a_rehearsal_lists_each_name_that_comes_goes_or_changes_once() {
+    let volume = Volume::new();
+    for directory in ["/d", "/d/sub", "/d/gone"] {
+        volume.make(directory, DIRECTORY);
+    }
+    for file in ["/d/a", "/d/b", "/d/saved", "/d/h1", "/d/both", "/d/sub/s", "/d/gone/g", "/d/out"] {
+        volume.put(file, file.as_bytes());
+    }
+    volume.link("/d/h1", "/d/h2");
+    let then = volume.commit();
+    let rename = |from: &str, to: &str| volume.rename(from, to);
+    rename("/d/a", "/d/renamed");
+    rename("/d/sub", "/d/sub2");
+    rename("/d/both", "/d/sub2/both");
+    rename("/d/gone/g", "/d/swap");
+    rename("/d/b", "/d/gone/g");
+    rename("/d/swap", "/d/b");
+    rename("/d/out", "/out");
+    volume.put("/d/sub2/both", b"other");
+    volume.put("/d/new", b"new");
+    rename("/d/new", "/d/saved");
+    volume.remove("/d/h1");
+    volume.link("/d/sub2/s", "/d/extra");
+    volume.put("/d/later", b"later");
+    let at = Some(Moment::Commit(then));
+    let request = RestoreRequest { path: b"/d".into(), at, target: Target::Place, is_rehearsal: true };
+    let told = volume.vfs.restore(&request).expect("told");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let line = |told: &weft_vfs::PathEffect| {
+        let from = told.from.as_ref().map(|from| format!(" from {}", text(from)));
+        format!("{:?} {}{}", told.effect, text(&told.path), from.unwrap_or_default())
+    };
+    let expected = [
+        "Changed ",
+        "Moved /a from /renamed",
+        "Moved /b from /gone/g",
+        "Changed /both from /sub2/both",
+        "Removed /extra",
+        "Changed /gone",
+        "Moved /gone/g from /b",
+        "Back /h1",
+        "Removed /later",
+        "Back /out",
+        "Changed /saved",
+        "Changed /sub from /sub2",
+    ];
+    assert_eq!(told.paths.iter().map(line).collect::<Vec<_>>(), expected);
+    let counts = [told.back, told.moved, told.changed, told.removed];
+    assert_eq!(counts.iter().sum::<u64>(), told.paths.len() as u64);
+    volume.try_restore("/d", then, Target::Place).expect("restored");
+    volume.is_as_of("/d", "/d", then);
+}
+
 /// The removal of a directory takes several commits, each of which leaves less.
 #[test]
 fn a_directory_is_undeleted_as_it_was_before_its_removal_began() {
