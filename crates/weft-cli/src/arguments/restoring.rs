@@ -29,7 +29,7 @@ pub struct Undelete {
     /// when, how large, the last commit that has it, the path
     ///
     /// Files that were moved, or have another hard link, are not listed, nor names that are there
-    /// again.
+    /// again, nor files whose content 'weft history forget' took out.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["path", "at", "parents", "dry_run"])]
     pub list: Option<OsString>,
     /// List so many at most, those that were deleted last

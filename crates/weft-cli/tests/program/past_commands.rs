@@ -227,6 +227,13 @@ fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
         let told = place.weft(&["undelete", "--list", "m/new"]).well();
         assert!(told.contains("m/new/way/a, as old/way/a\n") && told.contains("m/new/way/b\n"), "{told}");
         place.weft(&["undelete", "m/new/way/b"]).well();
+        step(place, "echo secret >new/secret && : >new/empty");
+        step(place, "rm new/secret new/empty");
+        place.weft(&["log", "m/new/secret"]).failed(&["'weft undelete' may bring it back"]);
+        place.weft(&["history", "forget", "m/new/secret"]).well();
+        place.weft(&["undelete", "m/new/secret"]).failed(&["taken out of history"]);
+        let left = deleted(place, "m/new").into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+        assert!(!left.contains(&"m/new/secret".to_owned()) && left.contains(&"m/new/empty".to_owned()), "{left:?}");
         place.sh("mv d/kept elsewhere").well();
         place.weft(&["undelete", "--list", "m/d/kept"]).failed(&["/d/kept was moved"]);
         place.weft(&["undelete", "--list", "m/d/again"]).failed(&["is not a directory"]);

@@ -273,8 +273,10 @@ impl Finder<'_> {
         if !is_last && !is_directory {
             return Ok(());
         }
-        let Some((row, _)) = Rows::new(self.store, last).inode(entry.ino)? else { return Ok(()) };
-        if is_alive(self.now, &row)? {
+        let then = Rows::new(self.store, last);
+        let Some((row, _)) = then.inode(entry.ino)? else { return Ok(()) };
+        // Nothing brings back a file whose content was taken out of history.
+        if is_alive(self.now, &row)? || !then.forgotten(std::iter::once(&row))?.is_empty() {
             return Ok(());
         }
         let there = match directory.now {

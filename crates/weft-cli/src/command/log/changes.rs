@@ -47,7 +47,7 @@ fn inode(subject: &Subject, store: &dyn Store) -> Result<(Ino, Option<Place>)> {
         match store.name(at, &name)? {
             Some(entry) => (at, place) = (entry.ino, Some(Place { directory: entry.parent, name })),
             None => bail!(
-                "the last commit of volume {} has no {}; if it was deleted, 'weft undelete' brings it back",
+                "the last commit of volume {} has no {}; if it was deleted, 'weft undelete' may bring it back",
                 subject.location,
                 subject.shown()
             ),
