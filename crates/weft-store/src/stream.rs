@@ -16,6 +16,7 @@ mod bounds;
 mod changes;
 mod codec;
 mod extents;
+mod forgotten;
 mod frame;
 #[cfg(any(test, feature = "testing"))]
 pub mod fuzzing;
@@ -31,6 +32,7 @@ mod tests;
 mod whole;
 mod writing;
 
+pub use forgotten::refuse_forgotten;
 pub use frame::STREAM_VERSION;
 pub use receive::{Incoming, ReceiveOptions, Received, ReceivedHistory, is_begun};
 pub use record::{StreamCommit, StreamCounts, StreamVolume};

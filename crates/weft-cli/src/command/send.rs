@@ -51,7 +51,9 @@ fn send(arguments: &Send) -> Result<ExitCode> {
     let bar = steps();
     let store: Arc<dyn Store> = opened.store.clone();
     let written = |source| weft_store::Error::Io { what: "cannot write", path: "the stream".into(), source };
-    let sent = Sending::new(out, &arguments.encrypt).map_err(written).and_then(|mut out| {
+    let begun = stream::refuse_forgotten(&store, &selection)
+        .and_then(|()| Sending::new(out, &arguments.encrypt).map_err(written));
+    let sent = begun.and_then(|mut out| {
         let from = (&store, opened.layout.is_some());
         let sent = stream::send(from, &selection, &mut out, &mut |progress| bar.show(progress))?;
         out.finish().map_err(written)?;

@@ -30,7 +30,7 @@ struct Changed {
 }
 
 /// Returns the row of `ino`, if a name leads to it.
-fn named(store: &dyn Store, ino: Ino) -> Result<Option<InodeRow>> {
+pub(super) fn named(store: &dyn Store, ino: Ino) -> Result<Option<InodeRow>> {
     Ok(store.row_of(ino)?.filter(|row| row.nlink > 0))
 }
 

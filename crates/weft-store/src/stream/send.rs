@@ -3,6 +3,7 @@
 use super::attributes;
 use super::codec::{RecordWriter, row_digest};
 use super::extents;
+use super::forgotten;
 use super::frame::FrameWriter;
 use super::record::{Part, Record, Snapshot, StreamCommit, StreamCounts, StreamVolume};
 use crate::error::{Error, Result};
@@ -18,10 +19,10 @@ use std::sync::Arc;
 use weft_digest::Kind;
 
 /// Inodes that are asked for together.
-const INODES_TOGETHER: usize = 1024;
+pub(super) const INODES_TOGETHER: usize = 1024;
 
 /// Entries of a directory that are asked for together.
-const NAMES_TOGETHER: usize = 1 << 16;
+pub(super) const NAMES_TOGETHER: usize = 1 << 16;
 
 /// Most blocks that are remembered, so that files which share one share it where they are received,
 /// too. Those beyond are sent once for each file.
@@ -57,8 +58,9 @@ pub struct Sent {
 /// Sends what `selection` says of the volume in `store`, which lies in files or does not.
 ///
 /// # Errors
-/// `Unusable` if a commit is not kept, or is dropped meanwhile; `Corrupt` if something is damaged;
-/// those of `out`.
+/// `Unusable` if a commit is not kept, or is dropped meanwhile, or has a file whose content was
+/// taken out of history ([`super::refuse_forgotten`] tells before); `Corrupt` if something is
+/// damaged; those of `out`.
 pub fn send(
     (store, in_files): (&Arc<dyn Store>, bool),
     selection: &Selection,
@@ -82,7 +84,7 @@ pub fn send(
 }
 
 /// Returns the parts of a stream, one at least.
-fn plan(store: &dyn Store, header: &Header, selection: &Selection) -> Result<Vec<Part>> {
+pub(super) fn plan(store: &dyn Store, header: &Header, selection: &Selection) -> Result<Vec<Part>> {
     let mut snapshots = BTreeMap::<CommitNo, Vec<Snapshot>>::new();
     if selection.snapshots {
         let after = selection.from.unwrap_or_default();
@@ -115,28 +117,6 @@ fn refuse_no_digest(parts: &[Part]) -> Result<()> {
         )),
         false => Ok(()),
     }
-}
-
-/// A path of `ino` as of the commit that `then` shows. The names that an inode has lost are found
-/// in directories alone, so this reads the tree.
-fn path_then(then: &dyn Store, ino: Ino) -> Result<Vec<u8>> {
-    let (mut from, mut parents) = (Ino::ROOT, FxHashMap::default());
-    loop {
-        let rows = then.inodes(from, INODES_TOGETHER)?;
-        let Some(last) = rows.last() else { break };
-        from = last.ino.next();
-        for directory in rows.iter().filter(|row| row.kind == Kind::Directory) {
-            let mut after = Cookie(0);
-            loop {
-                let names = then.names(directory.ino, after, NAMES_TOGETHER)?;
-                let Some(last) = names.last() else { break };
-                after = last.cookie;
-                let kept = names.into_iter().filter(|name| name.kind == Kind::Directory || name.ino == ino);
-                parents.extend(kept.map(|name| (name.ino, (name.parent, name.name))));
-            }
-        }
-    }
-    crate::path_to(ino, |ino| Ok(parents.get(&ino).cloned().into_iter().collect()))
 }
 
 fn commit(store: &dyn Store, number: CommitNo) -> Result<StreamCommit> {
@@ -241,21 +221,9 @@ impl<'a, 'o> Sender<'a, 'o> {
         missing::refuse_block(row.ino, &missing::Blocks { allocated: row.allocated, held })
     }
 
-    /// Refuses a file of which `then` has no content any more: nobody could make the tree of then,
-    /// or tell what changed it.
+    /// Refuses a file of which `then` has no content any more.
     pub(super) fn refuse_forgotten(&self, then: &dyn Store, row: &InodeRow) -> Result<()> {
-        // An empty file has a digest.
-        let looks_so = self.keeps_digests && row.kind == Kind::File && row.size == 0;
-        if !looks_so || then.digest(row.ino)?.is_some() {
-            return Ok(());
-        }
-        let path = path_then(then, row.ino)?;
-        Err(Error::Unusable(format!(
-            "the content of {} as of commit {} was taken out of history ('weft history forget'): send a later commit, and \
-             changes from a later one",
-            path.escape_ascii(),
-            then.header()?.commit.0
-        )))
+        if self.keeps_digests { forgotten::refuse(then, row) } else { Ok(()) }
     }
 
     /// Sends the row of an inode, which was `base` before.
