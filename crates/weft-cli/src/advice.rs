@@ -111,8 +111,23 @@ pub fn on(error: &Error, told: &str) -> String {
         (true, _) if is_advised => String::new(),
         (true, true) => format!("; {}", weft_store::Error::MALFORMED_ADVICE),
         (true, false) => "; 'weft check --read-data VOLUME' tells what is damaged".into(),
-        (false, _) => String::new(),
+        (false, _) => of_store(error).and_then(on_denied).unwrap_or_default(),
     }
+}
+
+/// Returns advice for a user who may not read the files of a volume that another user has mounted.
+fn on_denied(error: &weft_store::Error) -> Option<String> {
+    let weft_store::Error::Io { path, .. } = error else { return None };
+    let (directory, user) = crate::mounted::of_another_user(path).filter(|_| is_denied(error))?;
+    let who = if user == 0 { "root".into() } else { format!("user {user}") };
+    let directory = shown::path(&directory);
+    Some(format!("; {who} mounted it at {directory} and may read it; the past is also in {directory}/.weft/at"))
+}
+
+/// True if an error reports that this user may not read a file of a volume.
+pub fn is_denied(error: &weft_store::Error) -> bool {
+    let denied = std::io::ErrorKind::PermissionDenied;
+    matches!(error, weft_store::Error::Io { source, .. } if source.kind() == denied)
 }
 
 /// True if an error reports damage, or a loss of synced data.

@@ -89,6 +89,14 @@ pub fn of_this_user() -> Vec<(PathBuf, PathBuf)> {
     own.map(|mount| (mount.volume, mount.directory)).collect()
 }
 
+/// Returns the directory where another user has mounted the volume that `file` belongs to, and that
+/// user.
+pub fn of_another_user(file: &Path) -> Option<(PathBuf, u32)> {
+    let (file, user) = (std::path::absolute(file).ok()?, rustix::process::geteuid().as_raw());
+    let is_it = |mount: &Mount| file.starts_with(&mount.volume) && mount.owner.0 != user;
+    mounts().into_iter().rfind(is_it).map(|mount| (mount.directory, mount.owner.0))
+}
+
 /// Returns the volume that this user's process `pid` has mounted, and where, as far as the kernel
 /// tells.
 pub fn by_process(pid: u32) -> Option<(PathBuf, PathBuf)> {

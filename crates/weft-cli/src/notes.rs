@@ -1,5 +1,6 @@
 //! Lines that are no errors.
 
+use crate::advice;
 use weft_store::{Location, Waiting};
 
 /// Prints a line that is no error, if there is one.
@@ -18,6 +19,8 @@ pub fn tell_of_waiting(location: &Location) -> Waiting {
             tell(waiting.lost.clone());
             waiting
         }
+        // Opening the volume fails in the same way, and tells that.
+        Err(error) if advice::is_denied(&error) => Waiting::default(),
         Err(error) => {
             tell(Some(format!("cannot tell of the intent log: {error}")));
             Waiting::default()

@@ -28,7 +28,7 @@ pub fn show(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let unit = (bytes.max(1).ilog2() / 10) as usize;
     if unit == 0 {
-        return format!("{bytes} bytes");
+        return crate::shown::counted(bytes, "byte", "bytes");
     }
     let hundredths = (u128::from(bytes) * 100) >> (10 * unit);
     format!("{}.{:02} {}", hundredths / 100, hundredths % 100, units[unit])
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn sizes_show_with_two_decimals_cut_off() {
-        assert_eq!(show(0), "0 bytes");
+        assert_eq!((&*show(0), &*show(1)), ("0 bytes", "1 byte"));
         assert_eq!(show(1536), "1.50 KiB");
         assert_eq!(show((1 << 30) - 1), "1023.99 MiB");
     }

@@ -31,7 +31,8 @@ impl Exclusion {
     pub(crate) fn parse(pattern: &[u8]) -> std::result::Result<Exclusion, &'static str> {
         let names = pattern.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let names = names.map(<[u8]>::to_vec).collect::<Vec<_>>();
-        if names.is_empty() {
+        let is_any = |name: &Vec<u8>| name.iter().all(|byte| *byte == b'*');
+        if names.is_empty() || names.len() == 1 && is_any(&names[0]) {
             return Err("it would be of everything");
         }
         if pattern.len() > PATTERN_BYTES_MAX {
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_would_be_misunderstood_is_no_pattern() {
-        for pattern in ["", "/", "!a", "a/../b", "a/**/b", "[ab]", "."] {
+        for pattern in ["", "/", "*", "**", "/*/", "!a", "a/../b", "a/**/b", "[ab]", "."] {
             assert!(Exclusion::parse(pattern.as_bytes()).is_err(), "{pattern}");
         }
     }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use weft_store::{HistoryFor, Moment, Name, Rule, RuleError};
+use weft_vfs::{Clock, SystemClock};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -136,10 +137,12 @@ pub struct NamedSnapshot {
 
 #[derive(Args)]
 pub struct DiffSnapshots {
-    #[command(flatten)]
-    pub snapshot: NamedSnapshot,
-    /// A later snapshot; without it, what is there now
-    pub later: Option<String>,
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
+    /// Name of the snapshot, or another moment, as of 'weft mount'
+    pub name: Moment,
+    /// A later snapshot or moment; without it, what is there now
+    pub later: Option<Moment>,
     #[command(flatten)]
     pub shown: super::Shown,
 }
@@ -186,12 +189,26 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Span, String> {
+        let left = i64::MAX - SystemClock.now().0;
         // As it is written of a time ago.
         match format!("-{text}").parse() {
-            Ok(Moment::Ago(span)) => Ok(Span(span)),
+            Ok(Moment::Ago(span)) if span <= left => Ok(Span(span)),
+            parsed if parsed.is_ok() || is_long(text) => {
+                Err(format!("'{text}' is too long: times end in the year 2262; say {}y at most", left / YEAR))
+            }
             _ => Err(format!("'{text}' is no length of time; say 90s, 5m, 12h, 30d, 4w or 7y")),
         }
     }
+}
+
+/// Nanoseconds of a year, as lengths of time have it.
+const YEAR: i64 = 365 * 86_400 * 1_000_000_000;
+
+/// True if `text` is numbers with units, which may be any.
+fn is_long(text: &str) -> bool {
+    let is_unit = |letter: char| "smhdwy".contains(letter);
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    text.strip_suffix(is_unit).is_some_and(|parts| parts.split(is_unit).all(is_part))
 }
 
 /// A rule of history, or none.

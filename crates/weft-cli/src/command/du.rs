@@ -61,7 +61,8 @@ fn print(found: &UsageBelow, arguments: &Du) {
     let limit = if arguments.summarize { 0 } else { arguments.limit };
     names.iter().take(limit).for_each(|(name, usage)| line(usage, name));
     if !arguments.summarize && names.len() > limit {
-        outln!("and {} more names; -n lists more", names.len() - limit);
+        let left = shown::counted((names.len() - limit) as u64, "more name", "more names");
+        outln!("and {left}; -n lists more");
     }
     line(&found.all, arguments.path.as_encoded_bytes());
 }

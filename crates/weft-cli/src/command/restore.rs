@@ -59,6 +59,7 @@ pub fn snapshot(arguments: &RestoreSnapshot) -> Result<()> {
         }
     };
     let what = || format!("cannot restore volume {}", shown::path(volume));
+    super::snapshot::refuse_unknown(volume, name).with_context(what)?;
     let place = Place::of_volume(volume, b"/".to_vec())?;
     let report = restored(place, at, Target::Place, &arguments.told).with_context(what)?;
     tell("restored", volume.as_os_str(), &report, &arguments.told);

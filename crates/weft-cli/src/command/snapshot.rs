@@ -5,7 +5,7 @@ use super::subject::Subject;
 use crate::arguments::{DiffSnapshots, NamedSnapshot, RenameSnapshot, Snapshot, SnapshotCommand};
 use crate::mounted::volume_named;
 use crate::shown;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,10 +27,22 @@ pub fn run(arguments: &Snapshot) -> Result<ExitCode> {
 }
 
 /// Prints what has changed since a snapshot, up to another one or to now.
-fn differences(DiffSnapshots { snapshot, later, shown }: &DiffSnapshots) -> ExitCode {
-    let from = Moment::Snapshot(snapshot.name.clone());
-    let to = later.clone().map_or(Moment::Now, Moment::Snapshot);
-    super::diff::moments(|| Subject::of_volume(&snapshot.volume), [&from, &to], shown)
+fn differences(DiffSnapshots { volume, name, later, shown }: &DiffSnapshots) -> ExitCode {
+    let to = later.as_ref().unwrap_or(&Moment::Now);
+    super::diff::moments(|| Subject::of_volume(volume), [name, to], shown)
+}
+
+/// Refuses a name that no snapshot of `volume` has.
+pub(super) fn refuse_unknown(volume: &Path, name: &str) -> Result<()> {
+    let opened = volume_named(volume)?.engine().open_beside(OpenOptions::default())?;
+    let is_it = |pin: &Pin| pin.kind == PinKind::Snapshot && pin.name == name.as_bytes();
+    let is_known = opened.store.history()?.is_none() || opened.store.pins()?.iter().any(is_it);
+    ensure!(
+        is_known,
+        "there is no snapshot '{name}'; 'weft snapshot list {}' lists them",
+        shown::word(volume.as_os_str())
+    );
+    Ok(())
 }
 
 /// The time after so many nanoseconds.

@@ -170,7 +170,8 @@ fn another_user_sees_no_daemon_and_syncs_a_mount_by_its_directory() {
         return eprintln!("SKIPPED another_user_sees_no_daemon_and_syncs_a_mount_by_its_directory: needs root");
     }
     place.weft(&["mount", "v", "m", "--commit-interval", "1000", "-o", "allow_other"]).well();
-    std::fs::set_permissions(place.path("m"), PermissionsExt::from_mode(0o755)).unwrap();
+    let own = place.path("m");
+    std::fs::set_permissions(&own, PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(place.path("m/file"), "kept").unwrap();
     let told = place.weft_as_stranger(&["status"]).well();
     let words =
@@ -179,6 +180,11 @@ fn another_user_sees_no_daemon_and_syncs_a_mount_by_its_directory() {
     let said = place.weft_as_stranger(&["sync", "m"]).well();
     assert!(said.contains("are durable"), "{said}");
     place.weft_as_stranger(&["sync", "v"]).failed(&["no daemon of this user"]);
+    for words in [&["log", "m"][..], &["log", "m/file"], &["history", "m"], &["du", "m"], &["undelete", "--list", "m"]]
+    {
+        let advice = format!("root mounted it at {0} and may read it; the past is also in {0}/.weft/at", own.display());
+        place.weft_as_stranger(words).failed(&["Permission denied", &advice]);
+    }
     let stats = place.weft_as_stranger(&["stats", "--json", "m"]).json();
     let socket = socket(stats["pid"].as_u64().unwrap());
     let mut command = Command::new("cat");

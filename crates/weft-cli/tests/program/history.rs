@@ -276,7 +276,7 @@ fn bytes_below_a_directory_count_once_and_its_past_where_it_was_last() {
         let told = place.weft(&["du", "--history", "-n", "1", &format!("{volume}:d")]).well();
         let lines = told.lines().map(str::trim).collect::<Vec<_>>();
         assert_eq!(lines[1], "0 bytes  195.31 KiB  sub", "{told}");
-        assert_eq!(lines[2], "and 1 more names; -n lists more", "{told}");
+        assert_eq!(lines[2], "and 1 more name; -n lists more", "{told}");
         assert!(lines[3].starts_with("97.65 KiB  195.31 KiB  "), "{told}");
         let told = place.weft(&["info", volume]).well();
         assert!(told.contains("history     292.96 KiB that only the past has, 292.96 KiB of that to yield"), "{told}");
@@ -345,6 +345,7 @@ fn earlier_content_of_excluded_paths_goes_and_all_above_it_verifies() {
         place.sh("chmod 700 target/s; \"$0\" sync .").well();
         assert_eq!(costs(place, "m").1, 500_000);
         place.weft(&["history", "exclude", "m", "[x]"]).fails_with("within a name");
+        place.weft(&["history", "exclude", "m", "*"]).fails_with("it would be of everything");
         place.weft(&["history", "exclude", "m", "target/"]).well();
         place.weft(&["history", "exclude", "m", "/src/*.o"]).well();
         assert_eq!(place.weft(&["history", "exclude", "m", "--list"]).well(), "target/\n/src/*.o\n");
@@ -449,7 +450,18 @@ fn snapshots_are_made_of_a_busy_mount_and_stay_until_they_are_deleted() {
     std::fs::write(directory.join("file"), "after").unwrap();
     place.weft(&["snapshot", "create", "v", "first one"]).fails_with("there is a snapshot 'first one' already");
     place.weft(&["snapshot", "create", "v", "-5m"]).fails_with("");
-    place.weft(&["snapshot", "create", "v", "2026-11-28"]).fails_with("cannot be the name of a snapshot");
+    for (name, why) in [
+        ("2026-11-28", "it reads as a time"),
+        ("today", "it reads as a time"),
+        ("5m", "it reads as a time"),
+        ("@6", "it begins with '@'"),
+        ("a/b", "it is a path"),
+        (&*"x".repeat(256), "it is longer than 255 bytes"),
+    ] {
+        place.weft(&["snapshot", "create", "v", name]).fails_with(&format!("cannot be the name of a snapshot: {why}"));
+    }
+    place.weft(&["snapshot", "create", "--hold", "1000y", "v", "held"]).fails_with("'1000y' is too long: times end in");
+    place.weft(&["snapshot", "create", "--hold", "1000", "v", "held"]).fails_with("'1000' is no length of time");
     place.weft(&["snapshot", "create", "--hold", "1h", "v", "held"]).well();
     place.weft(&["snapshot", "delete", "m", "held"]).fails_with("held");
     let listed = place.weft(&["snapshot", "list", "m"]).well();

@@ -159,6 +159,9 @@ fn snapshots_are_compared_by_their_names() {
         differ(&diff(&[volume, "one"]), &["content file"]);
         assert_eq!(diff(&["m", "one", "one"]).well(), "");
         diff(&["m", "three"]).could_not(&["there is no snapshot 'three'"]);
+        let commit = place.weft(&["snapshot", "list", "--json", "m"]).json()[0]["commit"].to_string();
+        differ(&diff(&["m", &format!("@{commit}"), "two"]), &["content file", "added new"]);
+        assert_eq!(diff(&["m", "one", &format!("@{commit}")]).well(), "");
         place.umount();
         differ(&diff(&["--content", volume, "two"]), &["deleted new"]);
     });

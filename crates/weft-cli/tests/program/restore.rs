@@ -155,7 +155,7 @@ fn a_snapshot_is_restored_as_a_whole() {
         fs::write(root.join("file"), "now").unwrap();
         fs::remove_dir(root.join("d")).unwrap();
         fs::write(root.join("later"), "later").unwrap();
-        place.weft(&["snapshot", "restore", "m", "none"]).failed(&["there is no snapshot 'none'"]);
+        place.weft(&["snapshot", "restore", "m", "none"]).failed(&["no snapshot 'none'; 'weft snapshot list m'"]);
         place.weft(&["snapshot", "restore", "m", "kept"]).well();
         assert_eq!(fs::read_to_string(root.join("file")).unwrap(), "then");
         assert!(root.join("d").is_dir() && !root.join("later").exists());
@@ -324,6 +324,7 @@ fn a_file_is_taken_out_of_history() {
         let third = committed(place);
         assert_eq!(place.sh("chmod 640 d/new").code, 0);
         committed(place);
+        place.weft(&["history", "forget", "m/d"]).failed(&["/d is a directory; only files"]);
         place.weft(&["history", "forget", "m/d/none"]).failed(&["no commit that is kept has a file /d/none"]);
         place.weft(&["snapshot", "hold", "m", "kept", "1h"]).well();
         place.weft(&["history", "forget", "m/d/small"]).failed(&["snapshot 'kept' is held and has it"]);

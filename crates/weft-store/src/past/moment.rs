@@ -76,13 +76,26 @@ impl Moment {
     /// True if a snapshot can have that name: it is no path, and nobody takes it for another
     /// moment.
     pub fn can_name_snapshot(name: &str) -> bool {
-        let is_path = name.contains(['/', '\0']) || matches!(name, "." | "..");
+        Moment::refuse_snapshot_name(name).is_ok()
+    }
+
+    /// Refuses a name that a snapshot cannot have.
+    ///
+    /// # Errors
+    /// The reason, in words that follow on 'it'.
+    pub fn refuse_snapshot_name(name: &str) -> Result<(), &'static str> {
         let is_found = name.parse::<Moment>().is_ok_and(|moment| moment == Moment::Snapshot(name.to_owned()));
-        is_found
-            && !is_path
-            && !is_like_a_moment(name)
-            && name.len() <= NAME_BYTES_MAX
-            && !name.contains(char::is_control)
+        match name {
+            "" => Err("is empty"),
+            _ if name.len() > NAME_BYTES_MAX => Err("is longer than 255 bytes"),
+            _ if name.contains(char::is_control) => Err("has a control character"),
+            "." | ".." => Err("is a path"),
+            _ if name.contains('/') => Err("is a path"),
+            _ if name.starts_with('@') => Err("begins with '@', as the number of a commit does"),
+            _ if name.starts_with('-') => Err("begins with '-', as a time ago does"),
+            _ if !is_found || is_like_a_moment(name) => Err("reads as a time"),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the commit that it stands for, as [`Moment::commit`] does, where a user names it.

@@ -79,12 +79,8 @@ impl Vfs {
 
 /// Refuses a name by which a snapshot could not be found again.
 fn refuse_name(name: &str) -> Result<()> {
-    match Moment::can_name_snapshot(name) {
-        true => Ok(()),
-        false => Err(refused(format!(
-            "'{name}' cannot be the name of a snapshot: it must be no time and no path, and not begin with '@' or '-'"
-        ))),
-    }
+    Moment::refuse_snapshot_name(name)
+        .map_err(|why| refused(format!("'{name}' cannot be the name of a snapshot: it {why}")))
 }
 
 fn refused(why: String) -> Error {

@@ -1,11 +1,11 @@
 //! A file that is taken out of the past.
 
-use super::newest::files_at;
+use super::newest::{files_at, last_with};
 use super::path::{VolumePath, shown};
 use super::rows::Rows;
-use super::{Restoring, refused};
+use super::{RestoreError, Restoring, refused};
 use crate::volume::Vfs;
-use weft_store::{HistoryChange, Ino, Timestamp};
+use weft_store::{HistoryChange, Ino, Kind, Store, Timestamp};
 
 impl Vfs {
     /// Takes the content of all files that had the name `path` out of the past, as far as later
@@ -18,6 +18,10 @@ impl Vfs {
         self.commit_durably()?;
         let files = files_at(&*self.store, &path)?;
         if files.is_empty() {
+            if is_directory(&*self.store, &path)? {
+                let path = shown(path.names());
+                return refused(format!("{path} is a directory; only files can be taken out, each by its path"));
+            }
             return refused(format!("no commit that is kept has a file {}", shown(path.names())));
         }
         if let Some(name) = self.held_with(&files, self.now())? {
@@ -73,6 +77,15 @@ impl Vfs {
             }
         }
         Ok(None)
+    }
+}
+
+/// True if the last kept commit that has `path` has a directory there.
+fn is_directory(store: &dyn Store, path: &VolumePath) -> Restoring<bool> {
+    match last_with(store, path) {
+        Ok(last) => Ok(Rows::new(store, last).entry(path.names())?.is_none_or(|entry| entry.kind == Kind::Directory)),
+        Err(RestoreError::Refused(_)) => Ok(false),
+        Err(failed) => Err(failed),
     }
 }
 

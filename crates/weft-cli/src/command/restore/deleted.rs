@@ -31,7 +31,8 @@ pub(super) fn list(directory: &OsStr, limit: usize, as_json: bool) -> Result<()>
         names.iter().for_each(|listed| listed.print(directory));
     }
     let left = count - names.len() as u64;
-    let more = (left > 0).then(|| format!("{left} more were deleted before; -n lists more"));
+    let were = shown::counted(left, "more was", "more were");
+    let more = (left > 0).then(|| format!("{were} deleted before; -n lists more"));
     crate::notes::tell(more);
     let rest = "there is so much below it that some may be missing; name a directory in it".to_owned();
     crate::notes::tell((!is_complete).then_some(rest));
