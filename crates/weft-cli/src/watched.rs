@@ -74,8 +74,8 @@ impl Watched {
         }
     }
 
-    /// Waits until it has ended, but no longer than `limit`.
-    pub fn await_end_within(&self, limit: Duration) -> Result<()> {
+    /// Waits until it has ended, but no longer than `limit`. True if it has.
+    pub fn await_end_within(&self, limit: Duration) -> Result<bool> {
         let limit = Timespec::try_from(limit).context("too long")?;
         self.poll(PollFlags::IN, Some(&limit))
     }
@@ -107,12 +107,12 @@ impl Watched {
         }
     }
 
-    /// Waits for one of `events`, or for the parent to take note of the end.
-    fn poll(&self, events: PollFlags, timeout: Option<&Timespec>) -> Result<()> {
+    /// Waits for one of `events`, or for the parent to take note of the end. True if one came.
+    fn poll(&self, events: PollFlags, timeout: Option<&Timespec>) -> Result<bool> {
         loop {
             match poll(&mut [PollFd::from_borrowed_fd(self.pidfd.as_fd(), events)], timeout) {
                 Err(rustix::io::Errno::INTR) => {}
-                result => return result.map(|_| ()).context("cannot wait for the daemon"),
+                result => return result.map(|ready| ready > 0).context("cannot wait for the daemon"),
             }
         }
     }

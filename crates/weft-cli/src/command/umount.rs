@@ -6,6 +6,7 @@ use crate::daemons;
 use crate::opened::{UNSETTLED, UNSETTLED_ADVICE};
 use crate::output;
 use crate::owner::Owner;
+use crate::shown;
 use crate::watched::{Ended, Watched};
 use anyhow::{Context, Result, bail};
 use rustix::io::Errno;
@@ -16,8 +17,14 @@ use std::time::{Duration, Instant};
 use weft_attributes::Attribute;
 use weft_store::{Location, PathWalk};
 
+/// A place of a mount that this process does not see.
+const ELSEWHERE: &str = "another mount namespace (a container)";
+
 /// The wait(2) status of a daemon that could not write all it committed to its final place.
 const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
+
+/// Time after which the user is told that the daemon is waited for.
+const TELL_AFTER: Duration = Duration::from_secs(10);
 
 /// Longest wait for programs whose reading of links was interrupted to end.
 const READERS_MAX: Duration = Duration::from_secs(10);
@@ -44,7 +51,12 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     // Without /proc there is no other process, and no deadline.
     let Ok(mut child) = command.spawn() else { return unmount_and_wait(arguments) };
     if let Some(watched) = Watched::new(child.id())? {
-        watched.await_end_within(Duration::from_secs(arguments.timeout))?;
+        let limit = Duration::from_secs(arguments.timeout);
+        if !watched.await_end_within(limit.min(TELL_AFTER))? && limit > TELL_AFTER {
+            let seconds = arguments.timeout;
+            tell_of_wait(&arguments.directory, &format!("up to {}", shown::counted(seconds, "second", "seconds")));
+            watched.await_end_within(limit - TELL_AFTER)?;
+        }
     }
     if child.try_wait().context("cannot wait for the unmounting process")?.is_some() {
         let said = child.wait_with_output().context("cannot hear the unmounting process")?;
@@ -61,10 +73,19 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     bail!(
-        "{} has not been let go of for {} seconds: its daemon does not answer, or still commits; {LOG}. Try again, with a longer --timeout, or give --lazy",
+        "{} has not been let go of for {}: its daemon does not answer, or still commits, or the volume is mounted in \
+         {ELSEWHERE}, too; {LOG}. Try again, with a longer --timeout, or give --lazy",
         arguments.directory.display(),
-        arguments.timeout
+        shown::counted(arguments.timeout, "second", "seconds")
     )
+}
+
+/// Says that the daemon of the mount at `directory` is waited for, and how long that may last.
+fn tell_of_wait(directory: &Path, limit: &str) {
+    errln!(
+        "weft: waiting, {limit}, for the daemon of {} to commit all and end; a copy of the mount in {ELSEWHERE} keeps it, too",
+        shown::path(directory)
+    );
 }
 
 /// Makes the daemon end all computing of networks: programs that wait for it keep a file system
@@ -244,6 +265,10 @@ fn unmount(directory: &Path, lazy: bool) -> Result<()> {
 }
 
 fn wait(daemon: &Watched, directory: &Path, owner: Option<Owner>, written: Option<&PathBuf>) -> Result<ExitCode> {
+    // The process that watches this one tells it.
+    if std::env::var_os(WATCHED).is_none() && !daemon.await_end_within(TELL_AFTER)? {
+        tell_of_wait(directory, "without a limit");
+    }
     let ended = daemon.await_end()?;
     // The kernel may not tell how it ended.
     let left = asking(owner, || written.and_then(|volume| weft_store::sqlite::left_in_wal(volume)))?;

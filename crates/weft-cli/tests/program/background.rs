@@ -199,7 +199,15 @@ fn unmounting_gives_up_in_time_where_the_daemon_does_not_answer() {
     let stats: serde_json::Value = place.weft(&["stats", "--json", "m"]).json();
     let pid = u32::try_from(stats["pid"].as_u64().unwrap()).unwrap();
     signal(pid, Signal::STOP);
-    place.weft(&["umount", "--timeout", "1", "m"]).failed(&["m has not been let go of for 1 seconds", "--timeout"]);
+    place.weft(&["umount", "--timeout", "1", "m"]).failed(&[
+        "m has not been let go of for 1 second:",
+        "--timeout",
+        "mounted in another mount namespace (a container)",
+    ]);
+    let said = place.weft(&["umount", "--timeout", "11", "m"]);
+    let (first, last) = said.err.split_once('\n').unwrap();
+    assert!(first.starts_with("weft: waiting, up to 11 seconds, for the daemon of m to commit"), "{said:?}");
+    assert!(said.code == 1 && last.contains("for 11 seconds") && last.lines().count() == 1, "{said:?}");
     assert!(place.is_mounted("m"));
     signal(pid, Signal::CONT);
     place.umount();
