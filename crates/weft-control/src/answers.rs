@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weft_vfs::{Clock, CommitNo, HistoryFor, SystemClock, Timestamp, Vfs};
+use weft_vfs::{Clock, CommitNo, HistoryFor, RestoreError, SystemClock, Timestamp, Vfs};
 
 /// Time within which the volume must answer.
 const TELLING_MAX: Duration = Duration::from_secs(1);
@@ -340,9 +340,10 @@ async fn forget_history(
     let Some(request) = query.as_deref().and_then(restore_request) else {
         return text(StatusCode::BAD_REQUEST, "that is no path");
     };
-    match committing(shared, move |vfs| vfs.forget_history_by_order(&request.path, user)).await {
-        Ok(Ok(files)) => json(&json!({ "files": files })),
-        Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
+    let forget = move |vfs: &Vfs| Ok((vfs.forget_history_by_order(&request.path, user)?, vfs.last_commit().0.0));
+    match committing(shared, forget).await {
+        Ok(Ok((files, commit))) => json(&json!({ "files": files, "commit": commit })),
+        Ok(Err::<_, RestoreError>(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,
     }
 }

@@ -59,12 +59,18 @@ pub struct ExcludeHistory {
     /// List the patterns
     #[arg(long, conflicts_with_all = ["pattern", "remove"])]
     pub list: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
 pub struct ForgetHistory {
     /// A path in a mounted volume, there now or not; or VOLUME:PATH
     pub path: OsString,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -82,6 +88,9 @@ pub struct SetHistory {
     /// if not given, those who may already
     #[arg(long = "for", value_name = "WHOM", value_parser = readers)]
     pub readers: Option<HistoryFor>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Those who may read the past.
@@ -162,6 +171,9 @@ pub struct CreateSnapshot {
     /// Hold it: nobody can delete it for so long, such as 30d or 7y
     #[arg(long = "hold", value_name = "TIME")]
     pub hold: Option<Span>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

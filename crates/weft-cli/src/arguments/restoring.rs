@@ -88,4 +88,7 @@ pub struct Du {
 pub struct Gc {
     /// The volume, or the directory where it is mounted
     pub volume: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }

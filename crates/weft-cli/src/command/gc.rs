@@ -5,7 +5,7 @@ use crate::arguments::Gc;
 use crate::opened::{Opened, Settings};
 use crate::{daemons, shown, size};
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use weft_store::{CommitNo, OpenOptions, Progress};
@@ -16,6 +16,10 @@ pub fn run(arguments: &Gc) -> Result<ExitCode> {
     let volume = &arguments.volume;
     let what = || format!("cannot remove dead history of volume {}", shown::path(volume));
     let (freed, jump) = collect(volume).with_context(what)?;
+    if arguments.json {
+        outln!("{:#}", json!({ "bytes_free": freed, "clock_jump_seconds": jump.map(|jump| jump.0.as_secs()) }));
+        return Ok(ExitCode::SUCCESS);
+    }
     outln!("{}: nothing is left that no kept commit sees; {} became free", shown::path(volume), size::show(freed));
     crate::notes::tell(jump.map(|jump| jump.to_string()));
     Ok(ExitCode::SUCCESS)

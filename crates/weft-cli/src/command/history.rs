@@ -24,7 +24,7 @@ const FORGOTTEN_SHOWN: usize = 5;
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match (&arguments.command, &arguments.volume) {
         (Some(HistoryCommand::Set(set)), _) => change(set)?,
-        (Some(HistoryCommand::Forget(forget)), _) => super::restore::forget(&forget.path)?,
+        (Some(HistoryCommand::Forget(forget)), _) => super::restore::forget(&forget.path, forget.json)?,
         (Some(HistoryCommand::Exclude(exclude)), _) => excluding::run(exclude)?,
         (None, Some(volume)) => tell(volume, arguments.json)?,
         (None, None) => unreachable!("the parser demands one of them"),
@@ -182,7 +182,15 @@ fn forgotten_value(record: &ForgottenRecord) -> Value {
 }
 
 fn change(arguments: &SetHistory) -> Result<()> {
-    set(&arguments.volume, &arguments.rule, arguments.readers)?;
+    let commit = set(&arguments.volume, &arguments.rule, arguments.readers)?;
+    if arguments.json {
+        let rule = match &arguments.rule {
+            Keeping::Off => None,
+            Keeping::By(rule) => Some(rule.to_string()),
+        };
+        outln!("{:#}", json!({ "rule": rule, "commit": commit }));
+        return Ok(());
+    }
     let volume = shown::path(&arguments.volume);
     match &arguments.rule {
         Keeping::Off => outln!("{volume} keeps no history"),
@@ -196,8 +204,8 @@ pub fn begin(volume: &Path, rule: &Rule, readers: Option<HistoryFor>) -> Result<
     changed(volume, |vfs| vfs.keep_history(&rule.to_string(), readers)).map(drop)
 }
 
-/// Sets the rule of a volume, mounted or not.
-fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<()> {
+/// Sets the rule of a volume, mounted or not. Returns the commit.
+fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<u64> {
     let order = match keeping {
         Keeping::Off => "/history/off".to_owned(),
         Keeping::By(rule) => {
@@ -210,7 +218,7 @@ fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<
         Keeping::By(rule) => vfs.keep_history(&rule.to_string(), readers),
     };
     let what = || format!("cannot set the history of volume {}", shown::path(volume));
-    ordered(volume, &order, set).with_context(what).map(drop)
+    ordered(volume, &order, set).with_context(what)
 }
 
 /// Has the daemon that uses `volume` do what `order` says, or does it by `alone` where none does.

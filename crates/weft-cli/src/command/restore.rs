@@ -3,6 +3,7 @@
 mod deleted;
 mod place;
 
+use super::transfer::path_as_json;
 use crate::arguments::{Restore, RestoreSnapshot, Told, Undelete};
 use crate::failure::usage;
 use crate::opened::{Opened, Settings};
@@ -11,6 +12,7 @@ use anyhow::{Context, Result};
 use place::{Place, Way};
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use weft_control::{forget_target, report_value, restore_target};
 use weft_store::{Moment, OpenOptions};
@@ -67,25 +69,35 @@ pub fn snapshot(arguments: &RestoreSnapshot) -> Result<()> {
 }
 
 /// Takes the content of a file out of history.
-pub fn forget(path: &OsStr) -> Result<()> {
+pub fn forget(path: &OsStr, as_json: bool) -> Result<()> {
     let what = || format!("cannot take {} out of history", named(path));
-    let files = forgotten(Place::find(path)?).with_context(what)?;
+    let (files, commit) = forgotten(Place::find(path)?).with_context(what)?;
+    if as_json {
+        let mut value = path_as_json(path.as_bytes());
+        value.insert("files".into(), files.into());
+        value.insert("commit".into(), commit.into());
+        outln!("{:#}", Value::from(value));
+        return Ok(());
+    }
     let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
     outln!("{}: history has nothing of its earlier content any more ({files})", named(path));
     Ok(())
 }
 
-fn forgotten(place: Place) -> Result<u64> {
+/// Returns the number of files, and the last commit then.
+fn forgotten(place: Place) -> Result<(u64, u64)> {
     match place.way {
         Way::Daemon(daemon, _) => {
             let answer = daemon.answered(&forget_target(&place.path))?;
-            answer["files"].as_u64().context("the daemon's answer cannot be read")
+            let number = |name: &str| answer[name].as_u64().context("the daemon's answer cannot be read");
+            Ok((number("files")?, number("commit")?))
         }
         Way::Alone(volume) => {
             let opened = Opened::open(&volume, Settings::default(), OpenOptions::default())?;
             let files = opened.vfs.forget_history(&place.path, rustix::process::geteuid().as_raw());
+            let commit = opened.vfs.last_commit().0.0;
             opened.close()?;
-            Ok(files?)
+            Ok((files?, commit))
         }
     }
 }

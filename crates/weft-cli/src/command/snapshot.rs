@@ -2,7 +2,7 @@
 
 use super::history::{in_target, ordered};
 use super::subject::Subject;
-use crate::arguments::{DiffSnapshots, NamedSnapshot, RenameSnapshot, Snapshot, SnapshotCommand};
+use crate::arguments::{CreateSnapshot, DiffSnapshots, NamedSnapshot, RenameSnapshot, Snapshot, SnapshotCommand};
 use crate::mounted::volume_named;
 use crate::shown;
 use anyhow::{Context, Result, ensure};
@@ -15,7 +15,7 @@ use weft_vfs::{Clock, SystemClock};
 /// Makes, lists, compares, renames, holds or deletes snapshots, or restores one.
 pub fn run(arguments: &Snapshot) -> Result<ExitCode> {
     match &arguments.command {
-        SnapshotCommand::Create(create) => make(&create.snapshot, create.hold.map(|span| later(span.0)))?,
+        SnapshotCommand::Create(create) => make(create)?,
         SnapshotCommand::List(list) => print(&list.volume, list.json)?,
         SnapshotCommand::Diff(diff) => return Ok(differences(diff)),
         SnapshotCommand::Restore(restore) => super::restore::snapshot(restore)?,
@@ -50,11 +50,16 @@ fn later(span: i64) -> Timestamp {
     Timestamp(SystemClock.now().0.saturating_add(span))
 }
 
-fn make(snapshot: &NamedSnapshot, until: Option<Timestamp>) -> Result<()> {
-    let NamedSnapshot { volume, name } = snapshot;
+fn make(create: &CreateSnapshot) -> Result<()> {
+    let NamedSnapshot { volume, name } = &create.snapshot;
+    let until = create.hold.map(|span| later(span.0));
     let order = format!("/snapshots/create/{}/{}", in_target(name), until.map_or(0, |until| until.0));
     let commit = ordered(volume, &order, |vfs| vfs.create_snapshot(name, until));
     let commit = commit.with_context(|| format!("cannot make a snapshot of volume {}", shown::path(volume)))?;
+    if create.json {
+        outln!("{:#}", json!({ "name": name, "commit": commit, "held_until": until.map(shown::time) }));
+        return Ok(());
+    }
     let held = until.map(|until| format!(", held until {}", shown::time(until))).unwrap_or_default();
     outln!("snapshot {}: commit {commit}{held}", shown::message(name));
     Ok(())

@@ -349,6 +349,8 @@ fn earlier_content_of_excluded_paths_goes_and_all_above_it_verifies() {
         place.weft(&["history", "exclude", "m", "target/"]).well();
         place.weft(&["history", "exclude", "m", "/src/*.o"]).well();
         assert_eq!(place.weft(&["history", "exclude", "m", "--list"]).well(), "target/\n/src/*.o\n");
+        let told = place.weft(&["history", "exclude", "m", "--list", "--json"]).json();
+        assert_eq!(told["excluded"], serde_json::json!(["target/", "/src/*.o"]));
         await_unpinned(place, "m", 200_000);
         place.same("cat .weft/at/zero/target/s", "cat target/s");
         assert_eq!(place.weft(&["cat", "--at", &then, "m/target/b"]).well(), "");
@@ -363,7 +365,8 @@ fn earlier_content_of_excluded_paths_goes_and_all_above_it_verifies() {
         assert_eq!(costs(place, "m").2, 100_000);
         assert_eq!(place.weft(&["history", "--json", "m"]).json()["excluded"], serde_json::json!(["target/"]));
         place.umount();
-        place.weft(&["history", "exclude", volume, "*.tmp"]).well();
+        let told = place.weft(&["history", "exclude", "--json", volume, "*.tmp"]).json();
+        assert!(told["excluded"][0] == "*.tmp" && told["commit"].is_u64(), "{told}");
         assert_eq!(place.weft(&["history", "exclude", volume, "--list"]).well(), "target/\n*.tmp\n");
     });
 }
@@ -444,6 +447,8 @@ fn snapshots_are_made_of_a_busy_mount_and_stay_until_they_are_deleted() {
     place.mount();
     place.weft(&["snapshot", "create", "m", "early"]).fails_with("keeps no history");
     assert_eq!(place.weft(&["history", "set", "m", "hourly 1d"]).well(), "m keeps history: hourly 1d\n");
+    let told = place.weft(&["history", "set", "--json", "m", "hourly 1d"]).json();
+    assert!(told["rule"] == "hourly 1d" && told["commit"].is_u64(), "{told}");
     std::fs::write(directory.join("file"), "before").unwrap();
     let said = place.weft(&["snapshot", "create", "m", "first one"]).well();
     assert!(said.starts_with("snapshot first one: commit "), "{said}");
@@ -462,7 +467,11 @@ fn snapshots_are_made_of_a_busy_mount_and_stay_until_they_are_deleted() {
     }
     place.weft(&["snapshot", "create", "--hold", "1000y", "v", "held"]).fails_with("'1000y' is too long: times end in");
     place.weft(&["snapshot", "create", "--hold", "1000", "v", "held"]).fails_with("'1000' is no length of time");
-    place.weft(&["snapshot", "create", "--hold", "1h", "v", "held"]).well();
+    let told = place.weft(&["snapshot", "create", "--json", "--hold", "1h", "v", "held"]).json();
+    let listed = place.weft(&["snapshot", "list", "--json", "m"]).json();
+    for key in ["name", "commit", "held_until"] {
+        assert!(told[key] == listed[1][key] && !told[key].is_null(), "{told} {listed}");
+    }
     place.weft(&["snapshot", "delete", "m", "held"]).fails_with("held");
     let listed = place.weft(&["snapshot", "list", "m"]).well();
     assert!(

@@ -281,6 +281,7 @@ fn what_no_kept_commit_has_is_removed_at_once() {
             committed(place);
         }
         fs::write(place.path("m/kept"), "now").unwrap();
+        assert!(place.weft(&["gc", "m", "--json"]).json()["bytes_free"].is_u64());
         let said = place.weft(&["gc", "m"]).well();
         assert!(said.starts_with("m: nothing is left that no kept commit sees"), "{said}");
         assert!(fs::read(place.path("m/file")).unwrap() == vec![19; 500_000]);
@@ -330,6 +331,10 @@ fn a_file_is_taken_out_of_history() {
         place.weft(&["history", "forget", "m/d/small"]).failed(&["snapshot 'kept' is held and has it"]);
         let said = place.weft(&["history", "forget", "m/d/new"]).well();
         assert!(said.contains("history has nothing of its earlier content any more (1 file)"), "{said}");
+        let last = place.weft(&["history", "--json", "m"]).json()["last"]["commit"].clone();
+        let told = place.weft(&["history", "forget", "--json", "m/d/new"]).json();
+        assert_eq!((&told["path"], &told["files"]), (&"m/d/new".into(), &1.into()), "{told}");
+        assert!(told["commit"].as_u64() > last.as_u64(), "{told}");
         assert_eq!(fs::read_to_string(root.join("d/new")).unwrap(), "same since");
         assert_eq!(fs::read_to_string(root.join("d/small")).unwrap(), "now");
         place.umount();

@@ -6,6 +6,7 @@ use crate::command::digest::list::escape;
 use crate::mounted::volume_named;
 use crate::{output, shown};
 use anyhow::{Context, Result};
+use serde_json::json;
 use std::os::unix::ffi::OsStrExt;
 use weft_control::path_target;
 use weft_store::OpenOptions;
@@ -18,13 +19,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     let what = || format!("cannot set what is excluded from the history of volume {volume}");
     let bytes = pattern.as_bytes();
     let word = shown::message(&pattern.to_string_lossy());
-    if arguments.remove {
-        let include = |vfs: &Vfs| vfs.include_in_history(bytes);
-        ordered(&arguments.volume, &path_target("/history/include", bytes), include).with_context(what)?;
+    let (order, word_of_json) = if arguments.remove { ("include", "included") } else { ("exclude", "excluded") };
+    let change = |vfs: &Vfs| match arguments.remove {
+        true => vfs.include_in_history(bytes),
+        false => vfs.exclude_from_history(bytes),
+    };
+    let commit = ordered(&arguments.volume, &path_target(&format!("/history/{order}"), bytes), change);
+    let commit = commit.with_context(what)?;
+    if arguments.json {
+        outln!("{:#}", json!({ word_of_json: [String::from_utf8_lossy(bytes)], "commit": commit }));
+    } else if arguments.remove {
         outln!("{volume} keeps history of '{word}' again, from now on");
     } else {
-        let exclude = |vfs: &Vfs| vfs.exclude_from_history(bytes);
-        ordered(&arguments.volume, &path_target("/history/exclude", bytes), exclude).with_context(what)?;
         outln!("{volume} gives up earlier content of '{word}' some minutes after it is replaced");
     }
     Ok(())
@@ -35,6 +41,11 @@ fn list(arguments: &Arguments) -> Result<()> {
     let opened = location.engine().open_beside(OpenOptions::default());
     let opened = opened.with_context(|| format!("cannot open volume {location}"))?;
     let patterns = excluded_patterns(&*opened.store).with_context(|| format!("cannot read volume {location}"))?;
+    if arguments.json {
+        let patterns = patterns.iter().map(|pattern| String::from_utf8_lossy(pattern)).collect::<Vec<_>>();
+        outln!("{:#}", json!({ "excluded": patterns }));
+        return Ok(());
+    }
     for pattern in patterns {
         output::write(&[&escape(&pattern)[..], b"\n"].concat());
     }
