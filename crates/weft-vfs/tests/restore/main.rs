@@ -587,7 +587,7 @@ fn a_file_that_is_taken_out_of_history_is_empty_in_it() {
     let told = records.iter().map(|record| (&record.path[..], record.user));
     assert_eq!(told.collect::<Vec<_>>(), [(&b"/d/large"[..], 7), (b"/d/small", 7)]);
     assert!(records.iter().all(|record| (record.files, record.versions) == (1, 1)), "{records:?}");
-    assert!(forget("/d/sub").expect_err("a directory").contains("no commit that is kept has a file"));
+    assert!(forget("/d/sub").expect_err("a directory").contains("is a directory; only files"));
     let mut then = tree(&volume.as_of(first), "/d");
     assert!(then["/large"].content.is_empty() && then["/small"].content.is_empty());
     assert_eq!(then.remove("/sub/file").expect("there").content, b"in sub");
