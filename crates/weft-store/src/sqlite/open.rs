@@ -37,6 +37,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -245,9 +246,11 @@ fn open_for(path: &Path, loss: Loss, purpose: Purpose) -> Result<Volume> {
 }
 
 /// Opens the volume at `path`, which is being made and is no volume by its header yet; none if
-/// there is no such one.
+/// there is no such one of this user. What another user left there is nothing to go on with: it may
+/// hold anything.
 pub(super) fn open_unfinished(path: &Path) -> Result<Option<Volume>> {
-    if path.symlink_metadata().is_err() {
+    let user = rustix::process::geteuid().as_raw();
+    if !path.symlink_metadata().is_ok_and(|there| !there.is_symlink() && there.uid() == user) {
         return Ok(None);
     }
     let (layout, _rights) = Layout::enter(path)?;

@@ -35,8 +35,8 @@ impl Display for ClockJump {
 /// The wall clock, as compared with the time since boot.
 #[derive(Debug)]
 pub(crate) struct ClockWatch {
-    /// The wall clock's time of the boot, in nanoseconds: the earliest one since it was last trusted
-    /// after a jump.
+    /// The wall clock's time of the boot, in nanoseconds: the earliest one since it was last
+    /// trusted after a jump.
     boot_time: i64,
     jump: Option<Seen>,
 }

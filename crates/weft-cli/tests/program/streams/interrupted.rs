@@ -1,7 +1,7 @@
 //! Receipts of whole volumes that end early, and go on.
 
 use super::{receive, send, volume};
-use crate::place::Place;
+use crate::place::{Place, is_root};
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -73,6 +73,13 @@ fn what_was_killed_goes_on() {
     child.kill().unwrap();
     child.wait().unwrap();
     place.weft(&["info", "w.unfinished"]).failed(&["is not a Weft volume yet"]);
+    if is_root() {
+        // It may hold anything.
+        let give = |user| std::os::unix::fs::chown(place.path("w.unfinished"), Some(user), None).unwrap();
+        give(1000);
+        receive(&place, &["w"], "whole").could_not(&["w.unfinished exists"]);
+        give(0);
+    }
     receive(&place, &["w"], "whole").well();
     arrived(&place, "w");
 }
