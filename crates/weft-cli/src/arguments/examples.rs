@@ -48,13 +48,13 @@ Examples:
     weft send photos.weft > photos.stream
     weft send photos.weft@monday --from sunday > monday.stream
     weft send --snapshots photos.weft | ssh backup weft receive photos.weft
-    weft send --encrypt age:$(age-keygen -y key.txt) photos.weft > photos.stream.age";
+    weft send --encrypt age:age1kmdrz9esdney8dk64gkkzyrfjgeej252nwj43jljwgpjeddra4vsjrlvmc photos.weft > photos.age";
 
 pub const RECEIVE: &str = "\
 Examples:
     weft receive copy.weft < photos.stream
     weft receive copy.weft < monday.stream
-    weft receive --identity key.txt copy.weft < photos.stream.age
+    weft receive --identity key.txt copy.weft < photos.age
     weft receive 'postgres:///files?schema=photos' < photos.stream";
 
 pub const DIGEST: &str = "\

@@ -23,8 +23,11 @@ const ELSEWHERE: &str = "another mount namespace (a container)";
 /// The wait(2) status of a daemon that could not write all it committed to its final place.
 const UNSETTLED_STATUS: i32 = (crate::UNSETTLED_CODE as i32) << 8;
 
-/// Time after which the user is told that the daemon is waited for.
-const TELL_AFTER: Duration = Duration::from_secs(10);
+/// Longest time after which the user is told that the daemon is waited for.
+const TELL_AFTER: Duration = Duration::from_secs(30);
+
+/// Shortest limit of a wait that the user is told of before it is over.
+const TOLD_FROM: Duration = Duration::from_secs(10);
 
 /// Longest wait for programs whose reading of links was interrupted to end.
 const READERS_MAX: Duration = Duration::from_secs(10);
@@ -52,10 +55,11 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
     let Ok(mut child) = command.spawn() else { return unmount_and_wait(arguments) };
     if let Some(watched) = Watched::new(child.id())? {
         let limit = Duration::from_secs(arguments.timeout);
-        if !watched.await_end_within(limit.min(TELL_AFTER))? && limit > TELL_AFTER {
+        let quiet = if limit < TOLD_FROM { limit } else { TELL_AFTER.min(limit / 2) };
+        if !watched.await_end_within(quiet)? && quiet < limit {
             let seconds = arguments.timeout;
             tell_of_wait(&arguments.directory, &format!("up to {}", shown::counted(seconds, "second", "seconds")));
-            watched.await_end_within(limit - TELL_AFTER)?;
+            watched.await_end_within(limit - quiet)?;
         }
     }
     if child.try_wait().context("cannot wait for the unmounting process")?.is_some() {
