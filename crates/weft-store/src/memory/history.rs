@@ -148,20 +148,15 @@ impl Past {
     }
 
     /// Drops up to `limit` of the commits that are not kept, and the versions that none sees then.
-    fn forget(&mut self, limit: usize, rows: &Rows) {
+    fn forget(&mut self, limit: usize) {
         let unkept = self.moments.keys().copied().filter(|commit| !self.keeps(*commit)).collect::<Vec<_>>();
         for commit in unkept.iter().take(limit) {
             self.moments.remove(commit);
         }
         self.swept = unkept.get(limit).copied().unwrap_or(self.first);
         let seen = |held: &Range<CommitNo>| self.moments.range(held.clone()).next().is_some();
-        for (ino, versions) in &mut self.versions {
-            // The rights that an inode had last close its past when it is gone.
-            let last = versions.last().cloned().filter(|_| !rows.inodes.contains_key(ino));
+        for versions in self.versions.values_mut() {
             versions.retain(|(_, held)| seen(held));
-            if let Some(last) = last.filter(|last| !versions.is_empty() && !seen(&last.1)) {
-                versions.push(last);
-            }
         }
     }
 }
@@ -202,7 +197,7 @@ fn change_one(past: &mut Option<Past>, change: &HistoryChange, batch: &Batch, ro
         }
         (HistoryChange::First(first), Some(past)) => past.move_first(*first, batch.commit)?,
         (HistoryChange::Empty(ino), Some(past)) => past.empty(*ino, rows),
-        (HistoryChange::Forget(limit), Some(past)) => past.forget(*limit, rows),
+        (HistoryChange::Forget(limit), Some(past)) => past.forget(*limit),
         (HistoryChange::End | HistoryChange::Unpin(..) | HistoryChange::First(_), None)
         | (HistoryChange::Rename(..), None)
         | (HistoryChange::Empty(_) | HistoryChange::Forget(_), None) => {}

@@ -1,11 +1,10 @@
 //! Rights on the past: those of then, as far as they hold now.
 //!
 //! What was open then and is closed now stays closed, so that closing a file helps after its
-//! content has leaked. The rights that an inode had last count as its rights now if it is gone:
-//! that a closed file is removed does not open it. So a commit learns of a closing before it learns
-//! of a removal, and the row of then stays while an earlier one does. Rows of a view are narrowed
-//! when they are read ([`Narrowing`]): all that goes by them, links and digests too, goes by rights
-//! that hold.
+//! content has leaked. The rights that an inode had last, of what is kept of it, count as its
+//! rights now if it is gone: that a closed file is removed does not open it. So a commit learns of
+//! a closing before it learns of a removal. Rows of a view are narrowed when they are read
+//! ([`Narrowing`]): all that goes by them, links and digests too, goes by rights that hold.
 //!
 //! A list (ACL) of then holds if owner, group, permissions and list are the same now. It may have
 //! kept somebody out whom the permissions let in, so that without it only the owner has rights.

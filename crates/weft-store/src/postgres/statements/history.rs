@@ -347,12 +347,7 @@ statements! {
     /// Commits before $1 that no pin names.
     FORGET_OLD_COMMITS = "DELETE FROM commits WHERE number < $1 AND number NOT IN (SELECT commit_number FROM pins)";
 
-    /// But for the row that an inode which is gone had last, while one that held at $3 or before is
-    /// kept: whoever was kept out by the last rights is kept out of what is seen, too.
-    DEAD_INODES = "SELECT h.ino, h.until FROM fileatt_history h WHERE h.until > $1 AND h.until <= $2 AND h.since > $3 \
-                   AND (EXISTS (SELECT 1 FROM fileatt p WHERE p.ino = h.ino) \
-                   OR EXISTS (SELECT 1 FROM fileatt_history l WHERE l.ino = h.ino AND l.until > h.until) \
-                   OR NOT EXISTS (SELECT 1 FROM fileatt_history e WHERE e.ino = h.ino AND e.since <= $3)) LIMIT $4";
+    DEAD_INODES = "SELECT ino, until FROM fileatt_history WHERE until > $1 AND until <= $2 AND since > $3 LIMIT $4";
     DEAD_CONTENT = "SELECT ino, until FROM content_history WHERE until > $1 AND until <= $2 AND since > $3 LIMIT $4";
     DEAD_NAMES = concat!("SELECT n.fork, n.parent, n.name, n.until FROM naming_history n WHERE ", dead!("n"));
     DEAD_XATTRS = concat!("SELECT x.fork, x.ino, x.name, x.until FROM xattr_history x WHERE ", dead!("x"));

@@ -2,8 +2,6 @@
 //!
 //! A version held from the commit that wrote it up to the one that replaced it. Between two
 //! neighbouring kept commits `p` and `s` nobody sees those with `since` > `p` and `until` <= `s`.
-//! They go, but for the row that an inode which is gone had last, while one that held at `p` or
-//! before is kept: whoever was kept out by the last rights is kept out of what is seen, too.
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
@@ -217,14 +215,7 @@ impl Retaining<'_> {
             ("naming_history", "fork, parent, name, until", filed),
             ("xattr_history", "fork, ino, name, until", filed),
             // What is left of these is verified by the content that goes after them.
-            (
-                "fileatt_history",
-                "ino, until",
-                "until > ?1 AND until <= ?2 AND since > ?1 AND ( \
-                 EXISTS (SELECT 1 FROM fileatt p WHERE p.ino = fileatt_history.ino) \
-                 OR EXISTS (SELECT 1 FROM fileatt_history l WHERE l.ino = fileatt_history.ino AND l.until > fileatt_history.until) \
-                 OR NOT EXISTS (SELECT 1 FROM fileatt_history e WHERE e.ino = fileatt_history.ino AND e.since <= ?1)) LIMIT ?3",
-            ),
+            ("fileatt_history", "ino, until", "until > ?1 AND until <= ?2 AND since > ?1 LIMIT ?3"),
             ("content_history", "ino, until", "until > ?1 AND until <= ?2 AND since > ?1 LIMIT ?3"),
         ] {
             let statement = format!("DELETE FROM {table} WHERE ({key}) IN (SELECT {key} FROM {table} WHERE {which})");
