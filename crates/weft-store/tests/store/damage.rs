@@ -1,7 +1,7 @@
 //! Volumes with damaged files: errors, never a panic, never wrong bytes.
 
 use crate::check::{database, sample_volume};
-use crate::compare::state;
+use crate::compare::{damaged_state, state};
 use crate::contract::{HOMES, config};
 use proptest::prelude::*;
 use rusqlite::types::Value;
@@ -15,7 +15,7 @@ use weft_store::{CheckOptions, Outcome, Repair};
 /// holds that no block has other bytes than were written.
 fn use_all(path: &Path) {
     if let Ok(volume) = open(path) {
-        let _ = state(&*volume.store);
+        let _ = damaged_state(&*volume.store);
     }
     for repair in [Repair::No, Repair::Yes] {
         if let Err(error) = check(path, CheckOptions { repair, read_data: true }, &mut |_| {}) {
@@ -23,7 +23,7 @@ fn use_all(path: &Path) {
         }
     }
     if let Ok(volume) = open(path) {
-        let _ = state(&*volume.store);
+        let _ = damaged_state(&*volume.store);
     }
 }
 
