@@ -59,7 +59,8 @@ impl Tree {
         let inode = self.inodes.get(&ino).expect("a changed inode is in memory");
         let now = rights(&inode.row);
         let is_closed = permissions & !now.0 & 0o777 != 0 || (uid, gid) != (now.1, now.2) || has_other_list;
-        if inode.stored && is_closed {
+        // What the log brings back is deleted at once: a mount begins without orphans.
+        if inode.stored && is_closed && !self.keep_orphans {
             inode.closed = generation;
         }
     }
