@@ -6,7 +6,7 @@ use super::keys::Identity;
 use super::sealing::{CHUNK_BYTES, FILE_KEY_BYTES, NONCE_BYTES, Sealing, TAG_BYTES};
 use std::io::{self, BufRead, Read};
 
-/// Whether a file that begins so is one of age. `begins` is its first line, or more.
+/// True if a file that begins so is one of age. `begins` is its first line, or more.
 pub fn is_encrypted(begins: &[u8]) -> bool {
     begins.starts_with(VERSION)
 }
@@ -54,7 +54,7 @@ impl<R: BufRead> Opening<R> {
 /// is `InvalidData`, with an [`AgeError`] inside.
 pub struct Decrypting<R> {
     opening: Opening<R>,
-    /// What was decrypted, and how much of it was read.
+    /// Bytes that were decrypted, and the number of those that were read.
     decrypted: Vec<u8>,
     read: usize,
 }

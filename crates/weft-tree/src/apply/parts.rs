@@ -101,8 +101,9 @@ impl Tree {
         for _ in 0..DRAINED_TOGETHER {
             let Some(ino) = self.draining.first() else { return Ok(false) };
             let is_needless = self.orphans.contains(&ino) && !self.holds.contains_key(&ino);
-            let inode = self.inode(ino)?;
-            if is_needless && inode.row.nlink == 0 {
+            // One that is gone already cannot be read.
+            if is_needless && self.inode(ino)?.row.nlink == 0 {
+                let inode = self.inode(ino)?;
                 if inode.closed != Changed::CLEAN {
                     // A commit that follows tells the store.
                     return Ok(false);

@@ -10,7 +10,7 @@ use weft_transform::read_key_file;
 /// Most bytes of a file's first line by which age's is told from a stream.
 const FIRST_LINE_BYTES: u64 = 32;
 
-/// Where a stream is written to.
+/// The way on which a stream is written.
 pub enum Sending<W> {
     Plain(W),
     Encrypted(Box<Encrypting<W>>),
