@@ -9,10 +9,12 @@ SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
+# Tools run for seconds: they are built without optimisation, which takes minutes less, and share what they have in common.
+INSTALL_TOOL := CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
+.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -37,12 +39,12 @@ packages:
 
 ## tools      install the public test suites, and compilers of the examples, into target/tools
 tools: cargo
-	@test -x $(TOOLS)/bin/pjdfstest || $(CARGO) install --quiet --locked --root $(TOOLS) pjdfstest@0.2.2
-	@test -x $(TOOLS)/bin/fsx || $(CARGO) install --quiet --locked --root $(TOOLS) fsx@0.3.2
+	@test -x $(TOOLS)/bin/pjdfstest || $(INSTALL_TOOL) pjdfstest@0.2.2
+	@test -x $(TOOLS)/bin/fsx || $(INSTALL_TOOL) fsx@0.3.2
 	@tests/install-languages $(TOOLS)
 
 ## test       install what the tests need, run them all, end with a summary
-test: packages tools build
+test: packages tools
 	tests/run
 
 ## quick      what to run while working: formats, lints, tests that need no mount and nothing installed
@@ -51,7 +53,7 @@ quick: lint
 
 ## soak       the same for hours: more cases, more rounds (WEFT_SOAK=factor); then loom and tsan
 soak: packages tools build
-	WEFT_SOAK=$${WEFT_SOAK:-20} tests/run
+	WEFT_SOAK=$${WEFT_SOAK:-20} WEFT_PROGRAM=$(WEFT) tests/run
 	$(MAKE) loom tsan
 
 ## repeat     each test 20 times: alone, beside load, on one processor; goes on where it stopped
@@ -146,7 +148,7 @@ typos: $(TOOLS)/bin/typos
 	$(TOOLS)/bin/typos
 
 $(TOOLS)/bin/typos: | cargo
-	$(CARGO) install --quiet --locked --root $(TOOLS) typos-cli@1.52.0
+	$(INSTALL_TOOL) typos-cli@1.52.0
 
 ## lint       formatting, clippy, file lengths
 lint: cargo
@@ -155,9 +157,12 @@ lint: cargo
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	tests/tidy
 
-## doc        the libraries' documentation, and the manual pages as text, in target/doc
-doc: build
+## doc        the libraries' documentation, in target/doc
+doc: cargo
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+## manual     the manual pages as text, in target/doc/commands
+manual: build
 	mkdir -p target/doc/commands
 	$(WEFT) man --dir target/doc/commands
 	@command -v nroff >/dev/null && command -v col >/dev/null || { echo "no nroff or col: the pages stay as they are" >&2; exit 0; }; \
@@ -172,7 +177,7 @@ advisories: $(TOOLS)/bin/cargo-deny
 	$(TOOLS)/bin/cargo-deny check advisories
 
 $(TOOLS)/bin/cargo-deny: | cargo
-	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-deny@0.20.2
+	$(INSTALL_TOOL) cargo-deny@0.20.2
 
 ## check      lint, doc, deny and test
 check: lint doc deny test

@@ -2,7 +2,9 @@
 # A suite prints one line "ok NAME", "not ok NAME" or "skipped NAME: WHY" for each thing it tests.
 set -uo pipefail
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
-weft="$root/target/release/weft"
+# What cargo test built, with its assertions, or another: WEFT_PROGRAM=target/release/weft, as make soak does.
+weft=$(realpath "${WEFT_PROGRAM:-$root/target/debug/weft}")
+[ -x "$weft" ] || { echo "not ok $(basename "$0"): there is no $weft; run cargo test --workspace --no-run"; exit 1; }
 tools="$root/target/tools/bin"
 soak=${WEFT_SOAK:-1}
 PATH="$PATH:/usr/sbin:/sbin"
