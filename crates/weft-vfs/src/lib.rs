@@ -43,7 +43,7 @@ pub use past::{Lasting, MovingName, PAST_NODE_BYTES, PastInode, PastNode};
 pub use requester::{Requester, request_number, requester, set_requester};
 pub use restore::{
     DeletedName, DeletedNames, Effect, ForgottenRecord, PathEffect, RestoreError, RestoreReport, RestoreRequest,
-    Target, Usage, UsageBelow, deleted_names, forgotten_records, usage_below,
+    Target, Usage, UsageBelow, deleted_names, forgotten_records, last_commit_with, usage_below,
 };
 pub use secrets::Secret;
 pub use state::State;

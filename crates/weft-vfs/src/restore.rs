@@ -24,6 +24,7 @@ mod subtree;
 mod usage;
 
 pub use deleted::{DeletedName, DeletedNames, deleted_names};
+pub use newest::last_commit_with;
 pub use records::{ForgottenRecord, forgotten_records};
 pub use report::{Effect, PathEffect, RestoreReport};
 pub use usage::{Usage, UsageBelow, usage_below};

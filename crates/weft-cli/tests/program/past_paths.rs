@@ -81,7 +81,18 @@ fn each_kept_change_of_a_file_is_listed_whatever_it_was_called() {
         assert_eq!(place.weft(&["log", &format!("{volume}:b/other")]).well().lines().count(), 5);
         let second = told[1]["time"].as_str().unwrap();
         assert_eq!(place.weft(&["log", "--since", second, "m/b/other"]).well().lines().count(), 2);
-        place.weft(&["log", "m/a/file"]).failed(&["has no", "a/file", "weft undelete"]);
+        // A name that is gone: of what has another one now, and of what was deleted.
+        assert_eq!(place.weft(&["log", "m/a/file"]).well().lines().count(), 5);
+        step("echo brief >a/brief");
+        step("mv a/brief a/short");
+        step("rm a/short");
+        let gone = place.weft(&["log", "--json", "m/a/short"]).json();
+        let of = |key: &str| gone.as_array().unwrap().iter().map(|change| change[key].to_string()).collect::<Vec<_>>();
+        assert_eq!(of("changed"), ["[\"deleted\"]", "[\"renamed\"]", "[\"made\"]"], "{gone:#}");
+        assert_eq!(of("path")[1..], ["\"a/short\"", "\"a/brief\""], "{gone:#}");
+        let deletion = gone[0]["time"].as_str().unwrap();
+        assert_eq!(place.weft(&["log", "--since", deletion, "m/a/short"]).well().lines().count(), 1);
+        place.weft(&["log", "m/a/nothing"]).failed(&["no commit that is kept has /a/nothing"]);
         let directory = place.weft(&["log", "--json", "m/a"]).json();
         assert_eq!(directory[0]["changed"][0], "content", "{directory:#}");
         place.sh("touch b/new").well();

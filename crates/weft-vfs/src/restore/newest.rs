@@ -83,6 +83,12 @@ fn names_below(store: &dyn Store, commit: CommitNo, directory: Ino) -> Restoring
     Ok(names)
 }
 
+/// Returns the last kept commit of `store` that has something at `path`. Refused if there is none,
+/// and if no history is kept.
+pub fn last_commit_with(store: &dyn Store, path: &[u8]) -> Restoring<CommitNo> {
+    last_with(store, &VolumePath::parse(path)?)
+}
+
 /// Finds the last kept commit that has something at `path`.
 pub(super) fn last_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
     let mut search = Search::begin(store)?;

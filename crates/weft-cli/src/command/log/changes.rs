@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use weft_digest::{Digest, hex};
 use weft_store::{CommitNo, CommitRow, Ino, InodeRow, KeptCommits, Name, OpenOptions, Store};
+use weft_vfs::last_commit_with;
 
 /// Versions that are read at once.
 const READ_TOGETHER: usize = 256;
@@ -38,22 +39,43 @@ struct Change {
     renamed_from: Option<Vec<u8>>,
 }
 
-/// The inode that has the path of `subject` in the last commit of `store`, and its name; the root
-/// has none.
-fn inode(subject: &Subject, store: &dyn Store) -> Result<(Ino, Option<Place>)> {
-    let (mut at, mut place) = (Ino::ROOT, None);
-    for name in subject.names()? {
-        let name = Name::new(&name).with_context(|| format!("{} is no path", subject.shown()))?;
-        match store.name(at, &name)? {
-            Some(entry) => (at, place) = (entry.ino, Some(Place { directory: entry.parent, name })),
-            None => bail!(
-                "the last commit of volume {} has no {}; if it was deleted, 'weft undelete' may bring it back",
-                subject.location,
-                subject.shown()
-            ),
+/// An inode whose changes are listed.
+struct Followed {
+    ino: Ino,
+    /// The last name that is known of it; the root has none.
+    last: Option<Known>,
+}
+
+impl Followed {
+    /// Finds the inode that has the path of `subject` in the last commit, or had it in the last
+    /// commit that had one.
+    fn find(subject: &Subject, store: &dyn Store, kept: &KeptCommits) -> Result<Followed> {
+        if let Some(followed) = Followed::at(subject, store, kept.last())? {
+            return Ok(followed);
+        }
+        let commit = last_commit_with(store, &subject.path)?;
+        let followed = Followed::at(subject, store, commit)?.context("history was thinned out meanwhile; try again")?;
+        // What was moved, or has other names, is followed from the name that it has now.
+        match store.names_of(followed.ino)?.into_iter().next() {
+            Some((directory, name)) => {
+                let last = Some(Known { place: Place { directory, name }, commit: kept.last() });
+                Ok(Followed { last, ..followed })
+            }
+            None => Ok(followed),
         }
     }
-    Ok((at, place))
+
+    /// The inode that has the path of `subject` as of `commit`.
+    fn at(subject: &Subject, store: &dyn Store, commit: CommitNo) -> Result<Option<Followed>> {
+        let mut followed = Followed { ino: Ino::ROOT, last: None };
+        for name in subject.names()? {
+            let name = Name::new(&name).with_context(|| format!("{} is no path", subject.shown()))?;
+            let Some(entry) = store.name_at(commit, followed.ino, &name)? else { return Ok(None) };
+            let last = Known { place: Place { directory: entry.parent, name }, commit };
+            followed = Followed { ino: entry.ino, last: Some(last) };
+        }
+        Ok(Some(followed))
+    }
 }
 
 /// Prints the changes of `subject` that are kept, the last first.
@@ -65,10 +87,9 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
     let Some(kept) = KeptCommits::of(store).with_context(context)? else {
         bail!("volume {} keeps no history; 'weft history set' begins one", subject.location)
     };
-    let (ino, place) = inode(subject, store)?;
-    let place = place.map(|place| Known { place, commit: kept.last() });
+    let Followed { ino, last } = Followed::find(subject, store, &kept).with_context(context)?;
     let names = Names::new(store, &kept);
-    let mut listing = Listing { store, kept: &kept, names, place, since, limit: limit.unwrap_or(usize::MAX) };
+    let mut listing = Listing { store, kept: &kept, names, place: last, since, limit: limit.unwrap_or(usize::MAX) };
     let changes = listing.read(ino).with_context(context)?;
     if as_json {
         outln!("{:#}", Value::from(changes.iter().map(Change::as_json).collect::<Vec<_>>()));
@@ -96,9 +117,19 @@ struct Listing<'a> {
 impl Listing<'_> {
     fn read(&mut self, ino: Ino) -> weft_store::Result<Vec<Change>> {
         let last = self.kept.last();
-        let Some((row, since)) = self.store.row_at(last, ino)? else { return Ok(Vec::new()) };
-        let mut version = self.version(row, since..last.next())?;
         let (mut changes, mut earlier) = (Vec::new(), Vec::new().into_iter());
+        let mut version = match self.store.row_at(last, ino)? {
+            Some((row, since)) => self.version(row, since..last.next())?,
+            None => {
+                let Some((row, held)) = self.store.versions(ino, last.next(), 1)?.into_iter().next() else {
+                    return Ok(changes);
+                };
+                let version = self.version(row, held)?;
+                let Some(deletion) = self.deletion(&version)? else { return Ok(changes) };
+                changes.push(deletion);
+                version
+            }
+        };
         let mut is_end = false;
         while changes.len() < self.limit {
             if earlier.len() == 0 && !is_end {
@@ -118,14 +149,28 @@ impl Listing<'_> {
         Ok(Version { digest: self.digest(row.ino, &held)?, row, held })
     }
 
+    /// The row of `commit`, unless it was before all that are to be listed; none of it may be
+    /// remembered.
+    fn made(&self, commit: CommitNo) -> weft_store::Result<Option<Option<CommitRow>>> {
+        let made = self.store.commits(commit, 1)?.into_iter().find(|made| made.number == commit);
+        let is_listed = self.since.is_none_or(|since| made.as_ref().is_some_and(|made| since.has(made)));
+        Ok(is_listed.then_some(made))
+    }
+
+    /// The deletion of an inode whose last version this is; none if it was before all that are to
+    /// be listed.
+    fn deletion(&self, version: &Version) -> weft_store::Result<Option<Change>> {
+        let commit = version.held.end;
+        let Some(made) = self.made(commit)? else { return Ok(None) };
+        let (row, what) = (version.row.clone(), vec!["deleted"]);
+        Ok(Some(Change { commit, made, row, digest: None, what, path: None, renamed_from: None }))
+    }
+
     /// The change that made `version`, which followed on `before`; none if it was before all that
     /// are to be listed.
     fn change(&mut self, version: &Version, before: Option<&Version>) -> weft_store::Result<Option<Change>> {
         let commit = version.held.start;
-        let made = self.store.commits(commit, 1)?.into_iter().find(|made| made.number == commit);
-        if self.since.is_some_and(|since| !made.as_ref().is_some_and(|made| since.has(made))) {
-            return Ok(None);
-        }
+        let Some(made) = self.made(commit)? else { return Ok(None) };
         let path = self.path(version)?;
         let renamed_from = match before {
             Some(before) => self.renamed_from(before)?,
