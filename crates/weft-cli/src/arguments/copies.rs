@@ -5,7 +5,6 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use weft_store::Moment;
-use weft_transform::age::{AgeError, Recipient};
 
 #[derive(Args)]
 pub struct Import {
@@ -84,8 +83,9 @@ pub struct Send {
     pub snapshots: bool,
     /// Encrypt the stream for this public key of age(1), age:age1…; may be given several times:
     /// each of the secret keys opens it
-    #[arg(long, value_name = "age:RECIPIENT", value_parser = recipient)]
-    pub encrypt: Vec<Recipient>,
+    // Parsed by the command: clap shows what it refuses, and that may be a secret key.
+    #[arg(long, value_name = "age:RECIPIENT")]
+    pub encrypt: Vec<String>,
     /// A summary as JSON, on the standard error
     #[arg(long)]
     pub json: bool,
@@ -115,10 +115,4 @@ pub struct Receive {
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// Parses age:RECIPIENT.
-fn recipient(text: &str) -> Result<Recipient, String> {
-    let recipient = text.strip_prefix("age:").ok_or("it begins with 'age:', as in age:age1…")?;
-    recipient.parse().map_err(|error: AgeError| error.to_string())
 }

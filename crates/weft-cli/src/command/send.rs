@@ -1,7 +1,7 @@
 //! `weft send`.
 
 use super::sync;
-use super::transfer::encryption::Sending;
+use super::transfer::encryption::{Sending, recipients};
 use super::transfer::{Interrupt, exit_code, steps};
 use crate::arguments::Send;
 use crate::failure::{is_found, one_line, usage};
@@ -36,6 +36,7 @@ fn send(arguments: &Send) -> Result<ExitCode> {
     if io::stdout().is_terminal() {
         return usage("a stream is nothing for a terminal: send it to a file ('> FILE') or a program ('| …')".into());
     }
+    let recipients = recipients(&arguments.encrypt)?;
     let interrupt = Interrupt::take(|_| ())?;
     let (volume, moment) = at_moment(&arguments.volume);
     let to = moment.map(|moment| parsed(&moment.to_string_lossy())).transpose()?;
@@ -51,8 +52,8 @@ fn send(arguments: &Send) -> Result<ExitCode> {
     let bar = steps();
     let store: Arc<dyn Store> = opened.store.clone();
     let written = |source| weft_store::Error::Io { what: "cannot write", path: "the stream".into(), source };
-    let begun = stream::refuse_forgotten(&store, &selection)
-        .and_then(|()| Sending::new(out, &arguments.encrypt).map_err(written));
+    let begun =
+        stream::refuse_forgotten(&store, &selection).and_then(|()| Sending::new(out, &recipients).map_err(written));
     let sent = begun.and_then(|mut out| {
         let from = (&store, opened.layout.is_some());
         let sent = stream::send(from, &selection, &mut out, &mut |progress| bar.show(progress))?;

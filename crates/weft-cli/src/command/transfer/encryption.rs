@@ -50,6 +50,17 @@ impl<W: Write> Write for Sending<W> {
     }
 }
 
+/// Returns the public keys that `named` names, each as age:RECIPIENT. Refuses what is none, without
+/// showing a secret key.
+pub fn recipients(named: &[String]) -> Result<Vec<Recipient>> {
+    let parsed = |named: &String| match named.strip_prefix("age:").map(str::parse::<Recipient>) {
+        Some(Ok(recipient)) => Ok(recipient),
+        Some(Err(error)) => usage(format!("invalid value of --encrypt: {error}")),
+        None => usage("invalid value of --encrypt: it begins with 'age:', as in age:age1…".into()),
+    };
+    named.iter().map(parsed).collect()
+}
+
 /// Returns the stream that `input` has, decrypted by the keys in `files` if it is encrypted.
 /// Refuses keys for one that is not: it is not the one that the caller means.
 pub fn receiving<R: Read + 'static>(mut input: R, files: &[PathBuf]) -> Result<Box<dyn Read>> {

@@ -96,6 +96,7 @@ fn keys_are_checked_before_anything_is_sent_or_received() {
     for wrong in [recipient.as_str(), "age:age1xyz", "age:", "gpg:me", &secret] {
         let said = place.weft(&["send", "v", "--encrypt", wrong]);
         assert!(said.code == 2 && said.err.contains("invalid value") && said.out.is_empty(), "{said:?}");
+        assert!(!said.err.contains(secret.trim_start_matches("age:")), "{said:?}");
     }
     receive(&place, &["--identity", "key", "w"], "plain").could_not(&["not encrypted"]);
     sh(&place, "chmod 644 key");
