@@ -19,6 +19,7 @@ mod damaged_bytes;
 mod digests;
 mod engine;
 mod extents;
+mod file_header;
 mod foreign;
 mod free_list;
 mod gap;

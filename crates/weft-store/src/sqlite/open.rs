@@ -5,6 +5,7 @@ use super::aside::{self, Lost, leave_wal, set_aside_misfit};
 use super::behind::{self, Verdict};
 use super::check::newest;
 use super::connection::{self, Access, AtClose, connect_somehow};
+use super::file_header::FileHeader;
 use super::foreign::Alone;
 use super::holder::InUse;
 use super::layout::{Layout, beside};
@@ -19,7 +20,7 @@ use super::renew::Database;
 use super::schema::{self, APPLICATION_ID};
 use super::segments::Segments;
 use super::shape;
-use super::unfinished::{self, APPLICATION_ID_AT, FORMAT_AT};
+use super::unfinished;
 use super::upgrade::State;
 use super::{SqliteStore, read};
 use crate::FORMAT;
@@ -469,7 +470,7 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
         let what = "is a symbolic link; put the directory itself there, or mount it there (mount --bind)";
         return Err(Error::Unusable(format!("{} {what}", segments.display())));
     }
-    let mut file = match files::open(files::options().read(true), &layout.database) {
+    let file = match files::open(files::options().read(true), &layout.database) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(without_database(layout).unwrap_or_else(not_a_volume));
@@ -494,13 +495,11 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
         _ => not_a_volume(),
     }
     };
-    let mut start = [0; 100];
-    file.read_exact(&mut start).map_err(|_| not_a_volume())?;
-    let number = |at: usize| u32::from_be_bytes(start[at..at + 4].try_into().expect("four bytes"));
-    if &start[..16] != b"SQLite format 3\0" || number(APPLICATION_ID_AT) != APPLICATION_ID {
-        return Err(not_a_volume());
+    match FileHeader::read(file) {
+        Ok(Some(FileHeader { application_id: APPLICATION_ID, format })) => Ok(format),
+        // Nor is a directory, which nobody reads.
+        Ok(_) | Err(_) => Err(not_a_volume()),
     }
-    Ok(number(FORMAT_AT))
 }
 
 /// True if a volume of any format lies at `path`, by its database file alone.

@@ -3,6 +3,7 @@
 //! header until all is there.
 
 use super::SqliteStore;
+use super::file_header::{APPLICATION_ID_AT, FileHeader};
 use super::layout::Layout;
 use super::open::{connect, hold};
 use super::schema::APPLICATION_ID;
@@ -16,13 +17,6 @@ use std::path::Path;
 
 /// Bytes of the database until its tables are copied into it, at the end.
 const BYTES_MAX: u64 = 4096;
-
-/// Offset in the database file of the number that tells which program it belongs to
-/// (<https://www.sqlite.org/fileformat2.html#application_id>).
-pub(super) const APPLICATION_ID_AT: usize = 68;
-
-/// Offset of the number that has the version of the volume's format (`user_version`).
-pub(super) const FORMAT_AT: usize = 60;
 
 /// The refusal of the volume of `layout`, if it was not made to its end, and nothing can be in it.
 pub(super) fn refusal(layout: &Layout) -> Option<Error> {
@@ -45,11 +39,8 @@ fn has_no_tables(layout: &Layout) -> bool {
 /// True if the volume of `layout` is being received or converted: its database has all that a
 /// volume's has but its mark.
 pub(super) fn is_marked(layout: &Layout) -> bool {
-    let mut start = [0; 100];
-    let file = files::open(files::options().read(true), &layout.database);
-    let is_read = file.is_ok_and(|mut file| file.read_exact(&mut start).is_ok());
-    let number = |at: usize| u32::from_be_bytes(start[at..at + 4].try_into().expect("four bytes"));
-    is_read && start.starts_with(b"SQLite format 3\0") && (number(FORMAT_AT), number(APPLICATION_ID_AT)) == (FORMAT, 0)
+    let header = files::open(files::options().read(true), &layout.database).and_then(FileHeader::read);
+    matches!(header, Ok(Some(FileHeader { application_id: 0, format: FORMAT })))
 }
 
 /// The refusal of the volume of `layout`, which is marked so.
