@@ -92,7 +92,11 @@ proptest! {
     ) {
         apply_all(&batches, BlockHome::Database)?;
     }
+}
 
+proptest! {
+    // A server makes and removes tables for each of them.
+    #![proptest_config(config(12))]
     #[test]
     fn any_batches_leave_a_volume_in_postgresql_as_they_leave_the_model(
         batches in proptest::collection::vec((changes(), any::<bool>()), 1..8)

@@ -408,7 +408,7 @@ fn follow_in_postgresql(steps: &[Step]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(config(48))]
+    #![proptest_config(config(24))]
     #[test]
     fn a_store_in_memory_shows_each_kept_commit_as_it_was(steps in steps()) {
         follow_in_memory(&steps)?;
@@ -427,7 +427,7 @@ proptest! {
 
 proptest! {
     // Each answer is a round trip.
-    #![proptest_config(config(8))]
+    #![proptest_config(config(4))]
     #[test]
     fn a_volume_in_postgresql_shows_each_kept_commit_as_it_was(steps in steps()) {
         follow_in_postgresql(&steps)?;
