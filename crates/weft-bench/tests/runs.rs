@@ -42,7 +42,8 @@ fn directories_are_compared_by_all_that_was_asked_for() {
 
 #[test]
 fn what_is_no_experiment_or_no_directory_is_refused() {
-    for wrong in [&["--work=nonsense", "here=/tmp"][..], &["--work=create", "here=/nowhere/at/all"], &["--work=create"]] {
+    for wrong in [&["--work=nonsense", "here=/tmp"][..], &["--work=create", "here=/nowhere/at/all"], &["--work=create"]]
+    {
         let ran = bench(wrong);
         assert!(!ran.status.success() && !ran.stderr.is_empty(), "{wrong:?}");
     }
