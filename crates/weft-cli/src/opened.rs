@@ -235,7 +235,7 @@ impl Opened {
 fn as_of(store: Arc<dyn Store>, at: Option<&Moment>) -> Result<(Arc<dyn Store>, Option<AsOf>)> {
     let Some(at) = at else { return Ok((store, None)) };
     let number = at.past_commit(&*store, SystemClock.now())?;
-    let row = store.commits(number, 1)?.into_iter().find(|row| row.number == number);
+    let row = store.commit_row(number)?;
     let row = row.with_context(|| format!("commit {} is kept, but not listed among the commits", number.0))?;
     Ok((Arc::new(At::new(store, number)?), Some(AsOf { commit: number, made: row.time })))
 }

@@ -125,6 +125,11 @@ pub trait RowStore: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// The commit of this number, if it is remembered.
+    fn commit_row(&self, number: CommitNo) -> Result<Option<CommitRow>> {
+        Ok(self.commits(number, 1)?.into_iter().find(|row| row.number == number))
+    }
+
     /// True if [`RowStore::prefetch`] would bring something. Asked after extents were.
     fn wants_more(&self) -> bool {
         false

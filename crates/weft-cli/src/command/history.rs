@@ -83,7 +83,7 @@ impl Kept {
     fn read(store: &dyn Store) -> weft_store::Result<Option<Kept>> {
         let Some(history) = store.history()? else { return Ok(None) };
         let made = |commit| -> weft_store::Result<String> {
-            let row = store.commits(commit, 1)?.into_iter().find(|row| row.number == commit);
+            let row = store.commit_row(commit)?;
             Ok(row.map_or_else(|| "an unknown time".into(), |row| shown::time(row.time)))
         };
         let last = store.header()?.commit;

@@ -94,7 +94,7 @@ fn print(volume: &Path, as_json: bool) -> Result<()> {
     let store = opened.with_context(|| format!("cannot open volume {location}"))?.store;
     let mut snapshots = Vec::new();
     for pin in store.pins()?.into_iter().filter(|pin| pin.kind == PinKind::Snapshot) {
-        let commit = store.commits(pin.commit, 1)?.into_iter().find(|row| row.number == pin.commit);
+        let commit = store.commit_row(pin.commit)?;
         snapshots.push((pin, commit));
     }
     if as_json {

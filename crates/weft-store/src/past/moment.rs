@@ -111,7 +111,7 @@ impl Moment {
         match self {
             Moment::Commit(number) if *number > last => Err(not_there_yet(*number, last)),
             Moment::Time(time) if *time > now => {
-                let row = store.commits(last, 1)?.into_iter().find(|row| row.number == last);
+                let row = store.commit_row(last)?;
                 match row.is_some_and(|row| row.time >= *time) {
                     true => Ok(()),
                     false => Err(Error::Unusable(format!("{} is in the future", Rfc3339(*time)))),
@@ -155,7 +155,7 @@ fn last_kept(store: &dyn Store, history: &History, time: Timestamp) -> Result<Co
 /// Says from when on history is kept.
 fn nothing_before(store: &dyn Store, history: &History, time: Timestamp) -> Result<Error> {
     let oldest = store.pins()?.into_iter().map(|pin| pin.commit).fold(history.first, CommitNo::min);
-    let row = store.commits(oldest, 1)?.into_iter().find(|row| row.number == oldest);
+    let row = store.commit_row(oldest)?;
     let since = row.map(|row| format!(", made at {}", Rfc3339(row.time))).unwrap_or_default();
     let what = format!(
         "nothing is kept of {}: the history of this volume begins with commit {}{since}",

@@ -120,7 +120,7 @@ fn refuse_no_digest(parts: &[Part]) -> Result<()> {
 }
 
 fn commit(store: &dyn Store, number: CommitNo) -> Result<StreamCommit> {
-    let row = store.commits(number, 1)?.pop().filter(|row| row.number == number);
+    let row = store.commit_row(number)?;
     let row = row.ok_or_else(|| Error::Unusable(format!("there is no commit {}", number.0)))?;
     Ok(StreamCommit { number, time: row.time, root: row.root })
 }

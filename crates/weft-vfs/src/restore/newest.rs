@@ -38,9 +38,7 @@ pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<Com
         return Ok(last);
     }
     let (mut whole, mut names, mut at) = (last, names_below(store, last, entry.ino)?, last);
-    let time = |commit: CommitNo| -> Restoring<Option<i64>> {
-        Ok(store.commits(commit, 1)?.first().filter(|row| row.number == commit).map(|row| row.time.0))
-    };
+    let time = |commit: CommitNo| -> Restoring<Option<i64>> { Ok(store.commit_row(commit)?.map(|row| row.time.0)) };
     let mut emptied_at = time(last)?;
     for _ in 0..EMPTYING_MAX {
         let Some(before) = at.0.checked_sub(1).map(CommitNo) else { break };

@@ -56,7 +56,7 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
     leave_forgotten(&mut past, &forgotten, |ino| !all_new && present.inodes.contains_key(&ino), &mut report);
     let mapped =
         Mapped::choose(&past, &present, &mut numbers, all_new, |others| Ok(now.inodes(others)?.into_keys().collect()))?;
-    let made = vfs.store.commits(then.commit, 1)?.into_iter().find(|row| row.number == then.commit);
+    let made = vfs.store.commit_row(then.commit)?;
     let made = made.map(|row| row.time);
     let mut planner = Planner {
         block_size: u64::from(vfs.block_size),

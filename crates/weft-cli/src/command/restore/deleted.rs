@@ -50,7 +50,7 @@ struct Listed {
 
 impl Listed {
     fn read(store: &dyn Store, name: DeletedName) -> weft_store::Result<Listed> {
-        let made = store.commits(name.gone, 1)?.into_iter().find(|row| row.number == name.gone);
+        let made = store.commit_row(name.gone)?;
         let then = if name.is_at_path { None } else { path_then(store, &name)? };
         Ok(Listed { time: made.map(|row| row.time), then, name })
     }
