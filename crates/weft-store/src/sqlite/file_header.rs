@@ -1,19 +1,19 @@
 //! The first bytes of SQLite's database file, by which a volume is told from other files before it
 //! is opened (<https://www.sqlite.org/fileformat2.html#the_database_header>).
 
-use std::io::{self, Read};
+use std::io::Read;
 
 /// Bytes of the header.
-const BYTES: usize = 100;
+pub(super) const BYTES: usize = 100;
 
 /// The bytes with which a database begins.
-const MAGIC: &[u8] = b"SQLite format 3\0";
+pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Offsets of numbers in it, each of four bytes, the highest first.
 const USER_VERSION_AT: usize = 60;
 pub(super) const APPLICATION_ID_AT: usize = 68;
 
-/// What the header of a database has of a volume.
+/// The numbers in the header of a database that tell of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     /// The number that tells which program it belongs to (`application_id`); 0 before that is told.
@@ -24,15 +24,10 @@ pub(super) struct FileHeader {
 
 impl FileHeader {
     /// Reads the header from `file`, at whose start it lies. None if it is no database's.
-    pub(super) fn read(mut file: impl Read) -> io::Result<Option<FileHeader>> {
+    pub(super) fn read(mut file: impl Read) -> Option<FileHeader> {
         let mut start = [0; BYTES];
-        match file.read_exact(&mut start) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            Err(error) => return Err(error),
-        }
+        file.read_exact(&mut start).ok().filter(|()| start.starts_with(MAGIC))?;
         let number = |at: usize| u32::from_be_bytes(start[at..at + 4].try_into().expect("four bytes"));
-        let (application_id, format) = (number(APPLICATION_ID_AT), number(USER_VERSION_AT));
-        Ok(start.starts_with(MAGIC).then_some(FileHeader { application_id, format }))
+        Some(FileHeader { application_id: number(APPLICATION_ID_AT), format: number(USER_VERSION_AT) })
     }
 }

@@ -496,9 +496,8 @@ pub(super) fn format_of(layout: &Layout) -> Result<u32> {
     }
     };
     match FileHeader::read(file) {
-        Ok(Some(FileHeader { application_id: APPLICATION_ID, format })) => Ok(format),
-        // Nor is a directory, which nobody reads.
-        Ok(_) | Err(_) => Err(not_a_volume()),
+        Some(FileHeader { application_id: APPLICATION_ID, format }) => Ok(format),
+        _ => Err(not_a_volume()),
     }
 }
 

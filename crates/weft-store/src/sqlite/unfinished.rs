@@ -39,8 +39,8 @@ fn has_no_tables(layout: &Layout) -> bool {
 /// True if the volume of `layout` is being received or converted: its database has all that a
 /// volume's has but its mark.
 pub(super) fn is_marked(layout: &Layout) -> bool {
-    let header = files::open(files::options().read(true), &layout.database).and_then(FileHeader::read);
-    matches!(header, Ok(Some(FileHeader { application_id: 0, format: FORMAT })))
+    let file = files::open(files::options().read(true), &layout.database);
+    matches!(file.ok().and_then(FileHeader::read), Some(FileHeader { application_id: 0, format: FORMAT }))
 }
 
 /// The refusal of the volume of `layout`, which is marked so.

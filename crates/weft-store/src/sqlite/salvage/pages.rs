@@ -7,6 +7,7 @@
 //! write-ahead log has are read there (`log_pages`).
 
 use super::log_pages::LogPages;
+use crate::sqlite::file_header;
 use crate::sqlite::wal::PAGE_DEFAULT;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -152,7 +153,7 @@ impl Pages {
     /// Pages that the database does not use (1.5) in `layer`, as far as it can be told.
     pub(super) fn free(&self, layer: Layer) -> BTreeSet<u32> {
         let mut free = BTreeSet::new();
-        let Some(first) = self.page(layer, 1).filter(|page| page.starts_with(b"SQLite format 3\0")) else {
+        let Some(first) = self.page(layer, 1).filter(|page| page.starts_with(file_header::MAGIC)) else {
             return free;
         };
         let mut next = number(&first, 32).unwrap_or(0);
@@ -275,8 +276,8 @@ pub(super) fn only_record(page: &[u8]) -> Option<Record> {
 
 /// Bytes of a page of the database in `file`, if its header is whole.
 pub(super) fn page_bytes(file: &File) -> Option<usize> {
-    let mut header = [0; 100];
-    file.read_exact_at(&mut header, 0).ok().filter(|()| header.starts_with(b"SQLite format 3\0"))?;
+    let mut header = [0; file_header::BYTES];
+    file.read_exact_at(&mut header, 0).ok().filter(|()| header.starts_with(file_header::MAGIC))?;
     let told = usize::from(u16::from_be_bytes([header[16], header[17]]));
     let told = if told == 1 { 65536 } else { told };
     (told.is_power_of_two() && told >= 512).then_some(told)
