@@ -178,8 +178,9 @@ pub enum Command {
     ///
     /// Commits are listed with the digests of the trees they left. Each commit names the one before
     /// it by its digest. A file or directory is listed with its size, its digest and the kinds of
-    /// each change; it is followed by its inode, and its former names are told. Exit code 0: all
-    /// commits that are listed follow from those before. 1: one does not, or nothing could be read.
+    /// each change; it is followed by its inode, and its former names are told. A path that is gone
+    /// stands for what had it last. Exit code 0: all commits that are listed follow from those
+    /// before. 1: one does not, or nothing could be read.
     #[command(after_long_help = examples::LOG)]
     Log(Log),
     /// Tell what a volume keeps of its past and what that costs, or set the rule by which it keeps

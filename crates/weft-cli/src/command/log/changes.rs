@@ -49,20 +49,16 @@ struct Followed {
 impl Followed {
     /// Finds the inode that has the path of `subject` in the last commit, or had it in the last
     /// commit that had one.
-    fn find(subject: &Subject, store: &dyn Store, kept: &KeptCommits) -> Result<Followed> {
+    fn find(subject: &Subject, names: &Names, (store, kept): (&dyn Store, &KeptCommits)) -> Result<Followed> {
         if let Some(followed) = Followed::at(subject, store, kept.last())? {
             return Ok(followed);
         }
         let commit = last_commit_with(store, &subject.path)?;
-        let followed = Followed::at(subject, store, commit)?.context("history was thinned out meanwhile; try again")?;
-        // What was moved, or has other names, is followed from the name that it has now.
-        match store.names_of(followed.ino)?.into_iter().next() {
-            Some((directory, name)) => {
-                let last = Some(Known { place: Place { directory, name }, commit: kept.last() });
-                Ok(Followed { last, ..followed })
-            }
-            None => Ok(followed),
-        }
+        let thinned = "history was thinned out meanwhile; try again";
+        let Followed { ino, last } = Followed::at(subject, store, commit)?.context(thinned)?;
+        // It may have had another name since.
+        let near = last.as_ref().map(|known| known.place.directory);
+        Ok(Followed { ino, last: names.last_known(ino, near)?.or(last) })
     }
 
     /// The inode that has the path of `subject` as of `commit`.
@@ -87,8 +83,8 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
     let Some(kept) = KeptCommits::of(store).with_context(context)? else {
         bail!("volume {} keeps no history; 'weft history set' begins one", subject.location)
     };
-    let Followed { ino, last } = Followed::find(subject, store, &kept).with_context(context)?;
     let names = Names::new(store, &kept);
+    let Followed { ino, last } = Followed::find(subject, &names, (store, &kept)).with_context(context)?;
     let mut listing = Listing { store, kept: &kept, names, place: last, since, limit: limit.unwrap_or(usize::MAX) };
     let changes = listing.read(ino).with_context(context)?;
     if as_json {
@@ -116,20 +112,12 @@ struct Listing<'a> {
 
 impl Listing<'_> {
     fn read(&mut self, ino: Ino) -> weft_store::Result<Vec<Change>> {
-        let last = self.kept.last();
+        let Some(mut version) = self.newest(ino)? else { return Ok(Vec::new()) };
         let (mut changes, mut earlier) = (Vec::new(), Vec::new().into_iter());
-        let mut version = match self.store.row_at(last, ino)? {
-            Some((row, since)) => self.version(row, since..last.next())?,
-            None => {
-                let Some((row, held)) = self.store.versions(ino, last.next(), 1)?.into_iter().next() else {
-                    return Ok(changes);
-                };
-                let version = self.version(row, held)?;
-                let Some(deletion) = self.deletion(&version)? else { return Ok(changes) };
-                changes.push(deletion);
-                version
-            }
-        };
+        if version.held.end <= self.kept.last() && self.limit > 0 {
+            let Some(deletion) = self.deletion(&version)? else { return Ok(changes) };
+            changes.push(deletion);
+        }
         let mut is_end = false;
         while changes.len() < self.limit {
             if earlier.len() == 0 && !is_end {
@@ -149,28 +137,39 @@ impl Listing<'_> {
         Ok(Version { digest: self.digest(row.ino, &held)?, row, held })
     }
 
-    /// The row of `commit`, unless it was before all that are to be listed; none of it may be
-    /// remembered.
-    fn made(&self, commit: CommitNo) -> weft_store::Result<Option<Option<CommitRow>>> {
-        let made = self.store.commits(commit, 1)?.into_iter().find(|made| made.number == commit);
-        let is_listed = self.since.is_none_or(|since| made.as_ref().is_some_and(|made| since.has(made)));
-        Ok(is_listed.then_some(made))
+    /// The present version of `ino`, or the last one that is kept.
+    fn newest(&self, ino: Ino) -> weft_store::Result<Option<Version>> {
+        let last = self.kept.last();
+        let newest = match self.store.row_at(last, ino)? {
+            Some((row, since)) => Some((row, since..last.next())),
+            None => self.store.versions(ino, last.next(), 1)?.into_iter().next(),
+        };
+        newest.map(|(row, held)| self.version(row, held)).transpose()
+    }
+
+    /// True if what `made`, the row of a commit if that is remembered, did is to be listed.
+    fn is_listed(&self, made: Option<&CommitRow>) -> bool {
+        self.since.is_none_or(|since| made.is_some_and(|made| since.has(made)))
     }
 
     /// The deletion of an inode whose last version this is; none if it was before all that are to
     /// be listed.
     fn deletion(&self, version: &Version) -> weft_store::Result<Option<Change>> {
         let commit = version.held.end;
-        let Some(made) = self.made(commit)? else { return Ok(None) };
+        let made = self.store.commit_row(commit)?;
         let (row, what) = (version.row.clone(), vec!["deleted"]);
-        Ok(Some(Change { commit, made, row, digest: None, what, path: None, renamed_from: None }))
+        let deletion = Change { commit, made, row, digest: None, what, path: None, renamed_from: None };
+        Ok(Some(deletion).filter(|deletion| self.is_listed(deletion.made.as_ref())))
     }
 
     /// The change that made `version`, which followed on `before`; none if it was before all that
     /// are to be listed.
     fn change(&mut self, version: &Version, before: Option<&Version>) -> weft_store::Result<Option<Change>> {
         let commit = version.held.start;
-        let Some(made) = self.made(commit)? else { return Ok(None) };
+        let made = self.store.commit_row(commit)?;
+        if !self.is_listed(made.as_ref()) {
+            return Ok(None);
+        }
         let path = self.path(version)?;
         let renamed_from = match before {
             Some(before) => self.renamed_from(before)?,

@@ -111,10 +111,8 @@ impl<'a> Names<'a> {
         let mut directories = vec![place.directory];
         // The row of a directory tells where it lay.
         directories.extend(self.store.row_at(before, ino)?.map(|(row, _)| row.parent));
-        for directory in directories.iter().copied() {
-            if let Some(name) = self.taken(ino, directory, (before, after))? {
-                return Ok(Some(Earlier { place: Place { directory, name }, was_renamed: true }));
-            }
+        if let Some(place) = self.taken_from(ino, &directories, (before, after))? {
+            return Ok(Some(Earlier { place, was_renamed: true }));
         }
         for (directory, name) in self.store.names_of(ino)? {
             let place = Place { directory, name };
@@ -122,18 +120,32 @@ impl<'a> Names<'a> {
                 return Ok(Some(Earlier { place, was_renamed: false }));
             }
         }
-        for directory in self.store.changed_inodes((before, after))?.into_iter().take(CHANGED_MAX) {
-            let row = self.store.row_at(before, directory)?;
-            if row.is_some_and(|(row, _)| row.kind == Kind::Directory)
-                && let Some(name) = self.taken(ino, directory, (before, after))?
-            {
-                return Ok(Some(Earlier { place: Place { directory, name }, was_renamed: true }));
-            }
+        let changed = self.changed_directories((before, after))?;
+        if let Some(place) = self.taken_from(ino, &changed, (before, after))? {
+            return Ok(Some(Earlier { place, was_renamed: true }));
         }
         // Another name that it kept for a while.
-        for directory in directories {
-            if let Some(name) = self.taken(ino, directory, (before, self.kept.last()))? {
-                return Ok(Some(Earlier { place: Place { directory, name }, was_renamed: false }));
+        let kept = self.taken_from(ino, &directories, (before, self.kept.last()))?;
+        Ok(kept.map(|place| Earlier { place, was_renamed: false }))
+    }
+
+    /// Directories that changed between two commits, as far as they are not very many.
+    fn changed_directories(&self, (before, after): (CommitNo, CommitNo)) -> Result<Vec<Ino>> {
+        let mut directories = self.store.changed_inodes((before, after))?;
+        directories.truncate(CHANGED_MAX);
+        let mut found = Vec::new();
+        for ino in directories {
+            let row = self.store.row_at(before, ino)?;
+            found.extend(row.filter(|(row, _)| row.kind == Kind::Directory).map(|(row, _)| row.ino));
+        }
+        Ok(found)
+    }
+
+    /// A name of `ino` in one of `directories` that was taken away between two commits.
+    fn taken_from(&self, ino: Ino, directories: &[Ino], between: (CommitNo, CommitNo)) -> Result<Option<Place>> {
+        for directory in directories.iter().copied() {
+            if let Some(name) = self.taken(ino, directory, between)? {
+                return Ok(Some(Place { directory, name }));
             }
         }
         Ok(None)
@@ -154,7 +166,7 @@ impl<'a> Names<'a> {
     fn directory(&mut self, ino: Ino, commit: CommitNo) -> Result<Option<Place>> {
         let known = match self.directories.get(&ino).filter(|known| known.commit >= commit) {
             Some(known) => Some(known.clone()),
-            None => self.last_known(ino)?,
+            None => self.last_known(ino, None)?,
         };
         let Some(known) = known.filter(|known| known.commit >= commit) else { return Ok(None) };
         let Some(earlier) = self.earlier(ino, &known, commit)? else { return Ok(None) };
@@ -162,8 +174,8 @@ impl<'a> Names<'a> {
         Ok(Some(earlier.place))
     }
 
-    /// The last name of directory `ino`.
-    fn last_known(&self, ino: Ino) -> Result<Option<Known>> {
+    /// The last name of `ino`, which lay in directory `near` before, as far as it can be told.
+    pub(super) fn last_known(&self, ino: Ino, near: Option<Ino>) -> Result<Option<Known>> {
         let last = self.kept.last();
         if let Some((directory, name)) = self.store.names_of(ino)?.into_iter().next() {
             return Ok(Some(Known { place: Place { directory, name }, commit: last }));
@@ -173,7 +185,11 @@ impl<'a> Names<'a> {
         let Some((row, held)) = version else { return Ok(None) };
         let Some(before) = self.kept.last_of(&held) else { return Ok(None) };
         let Some(after) = self.kept.at(self.kept.position(before) + 1) else { return Ok(None) };
-        let name = self.taken(ino, row.parent, (before, after))?;
-        Ok(name.map(|name| Known { place: Place { directory: row.parent, name }, commit: before }))
+        let likely: Vec<_> = near.into_iter().chain([row.parent]).collect();
+        let place = match self.taken_from(ino, &likely, (before, after))? {
+            Some(place) => Some(place),
+            None => self.taken_from(ino, &self.changed_directories((before, after))?, (before, after))?,
+        };
+        Ok(place.map(|place| Known { place, commit: before }))
     }
 }
