@@ -9,7 +9,8 @@ SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
-# Tools run for seconds: they are built without optimisation, which takes minutes less, and share what they have in common.
+# Tools run for seconds: they are built without optimisation, which takes minutes less, and share
+# what they have in common.
 INSTALL_TOOL := CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft

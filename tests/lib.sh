@@ -2,9 +2,17 @@
 # A suite prints one line "ok NAME", "not ok NAME" or "skipped NAME: WHY" for each thing it tests.
 set -uo pipefail
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
-# What cargo test built, with its assertions, or another: WEFT_PROGRAM=target/release/weft, as make soak does.
-weft=$(realpath "${WEFT_PROGRAM:-$root/target/debug/weft}")
-[ -x "$weft" ] || { echo "not ok $(basename "$0"): there is no $weft; run cargo test --workspace --no-run"; exit 1; }
+# needs_built PROGRAM...: fails the suite unless cargo test has built all.
+needs_built() {
+    local program
+    for program; do
+        [ -x "$program" ] || { echo "not ok $(basename "$0"): there is no $program; run cargo test --workspace --no-run"; exit 1; }
+    done
+}
+# The program with its assertions that cargo test built, or another one, as make soak has it:
+# WEFT_PROGRAM=target/release/weft.
+weft=$(realpath -m "${WEFT_PROGRAM:-$root/target/debug/weft}")
+needs_built "$weft"
 tools="$root/target/tools/bin"
 soak=${WEFT_SOAK:-1}
 PATH="$PATH:/usr/sbin:/sbin"
