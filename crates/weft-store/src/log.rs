@@ -24,7 +24,7 @@ mod slot;
 mod tests;
 
 pub use data_loss::DataLoss;
-pub use file::{IntentLog, Loss, Misfit, Sync, behind, epoch_as_of, misfit};
+pub use file::{IntentLog, Loss, Misfit, Sync, behind, doubt_behind, epoch_as_of, misfit};
 pub use judge::needs_log;
 pub use slot::Behind;
 

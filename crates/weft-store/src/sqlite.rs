@@ -97,6 +97,7 @@ use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
 use crate::log::Behind;
+use crate::log::{doubt_behind, needs_log};
 use crate::past::{
     ChangedExtent, ChangedNames, ExtentKey, History, NameKey, PastContent, PastExtent, PastName, PastStore,
     PastVersion, Pin, VersionCounts,
@@ -165,6 +166,16 @@ impl SqliteStore {
     /// The rights by which files of the volume are opened and removed.
     fn rights(&self) -> Result<Rights> {
         self.layout.rights()
+    }
+
+    /// Has it be known, before blocks are put into segments, that a process which ends now leaves
+    /// them behind the last commit. That goes without saying while a mount has an epoch.
+    fn doubt_behind(&self) -> Result<()> {
+        let header = self.header.lock().clone();
+        if needs_log(header.counters.epoch) || header.counters.epoch == 0 {
+            return Ok(());
+        }
+        doubt_behind(&self.layout.log, &header)
     }
 
     /// Fails if what would be committed could be lost at once.

@@ -11,6 +11,7 @@
 //!
 //! The format is `docs/reference/stream.md`.
 
+mod ahead;
 mod attributes;
 mod bounds;
 mod changes;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 use weft_block::Block;
+use weft_store::stream::{self, Selection};
 use weft_store::{
-    BlockHome, BlockStore, CheckOptions, Cookie, Maintenance, OpenOptions, Repair, RowStore, Timestamp, VolumeOptions,
-    postgres,
+    BlockHome, BlockStore, CheckOptions, Cookie, Maintenance, OpenOptions, Repair, RowStore, Store, Timestamp,
+    VolumeOptions, postgres,
 };
 use weft_testkit::Cluster;
 use weft_vfs::{Caller, Ino, Kind, MakeNode, ManualClock, Options, Vfs};
@@ -257,4 +258,44 @@ fn a_commit_that_completes_many_blocks_costs_a_few_round_trips_for_them() {
     let vfs = open(&address);
     assert!(read_whole(&vfs, ino, expected.len(), 1 << 20) == expected, "after a remount");
     vfs.close().expect("closed");
+}
+
+/// However few entries the kernel wants at a time, the store is asked for all of a list that is
+/// kept.
+#[test]
+fn a_directory_that_is_listed_bit_by_bit_is_read_at_once() {
+    let (address, directory, _) = volume_of_many(200);
+    let vfs = open(&address);
+    let (mut after, mut listed) = (Cookie(0), 0);
+    loop {
+        let entries = vfs.read_directory(directory, after, 25).expect("listed");
+        let Some(last) = entries.last() else { break };
+        (after, listed) = (last.cookie, listed + entries.len());
+    }
+    assert_eq!(listed, 200);
+    let taken = vfs.stats().round_trips.names;
+    assert!(taken <= 2, "{taken} round trips for the names of one directory");
+    vfs.close().expect("closed");
+}
+
+/// Files of a tree that is sent are read many together.
+#[test]
+fn a_tree_is_sent_in_far_fewer_round_trips_than_it_has_files() {
+    const COUNT: usize = 200;
+    let (address, vfs) = volume();
+    vfs.keep_history("all forever", None).expect("kept");
+    for number in 0..COUNT {
+        let name = format!("file {number}");
+        let ino = vfs.make(Caller::ROOT, Ino::ROOT, name.as_bytes(), FILE).expect("made").ino;
+        vfs.write(ino, 0, &content(number, 70_000), false).expect("written");
+    }
+    vfs.close().expect("closed");
+    let store: Arc<dyn Store> = postgres::open_beside(&address, &OpenOptions::default()).expect("opened");
+    let to = store.header().expect("readable").commit;
+    let (selection, mut stream) = (Selection { from: None, to, snapshots: false }, Vec::new());
+    let before = store.round_trips().total();
+    let sent = stream::send((&store, false), &selection, &mut stream, &mut |_| {}).expect("sent");
+    let taken = store.round_trips().total() - before;
+    assert!(sent.bytes > 70_000 * COUNT as u64, "{sent:?}");
+    assert!(taken <= 40, "{taken} round trips for {COUNT} files");
 }

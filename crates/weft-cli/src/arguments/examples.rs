@@ -86,6 +86,7 @@ Examples:
     weft mount --at before-the-upgrade photos.weft /mnt/before
     weft snapshot list photos.weft
     weft snapshot diff photos.weft before-the-upgrade
+    weft snapshot diff /mnt/photos -1h --json
     weft snapshot restore photos.weft before-the-upgrade
     weft snapshot delete photos.weft before-the-upgrade";
 

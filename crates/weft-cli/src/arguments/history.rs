@@ -149,8 +149,10 @@ pub struct DiffSnapshots {
     /// The volume, or the directory where it is mounted
     pub volume: PathBuf,
     /// Name of the snapshot, or another moment, as of 'weft mount'
+    #[arg(allow_hyphen_values = true)]
     pub name: Moment,
     /// A later snapshot or moment; without it, what is there now
+    #[arg(allow_hyphen_values = true)]
     pub later: Option<Moment>,
     #[command(flatten)]
     pub shown: super::Shown,

@@ -278,6 +278,40 @@ fn what_a_killed_receipt_leaves_is_no_volume() {
     assert_eq!(digest(&place, "w"), digest(&place, "v"));
 }
 
+/// Blocks are put before it is known that the changes are whole; those of a volume that was
+/// unmounted lie behind its end then.
+#[test]
+fn a_copy_that_was_mounted_takes_changes_again_that_were_cut_off_or_killed() {
+    let Some(place) = Place::to_mount() else { return };
+    volume(&place, &["--history", ALL]);
+    place.weft(&["snapshot", "create", "v", "one"]).well();
+    send(&place, &["v@one"], "whole");
+    receive(&place, &["w"], "whole").well();
+    place.directory("m");
+    place.weft(&["mount", "w", "m"]).well();
+    place.weft(&["umount", "m"]).well();
+    place.directory("more");
+    let script = "head -c 20000000 /dev/urandom >more/large";
+    assert!(Command::new("sh").args(["-c", script]).current_dir(place.path("")).status().unwrap().success());
+    place.weft(&["import", "more", "v"]).well();
+    send(&place, &["--from", "one", "v"], "changes");
+    let whole = fs::read(place.path("changes")).unwrap();
+    fs::write(place.path("cut"), &whole[..whole.len() - 1_000_000]).unwrap();
+    let before = digest(&place, "w");
+    receive(&place, &["w"], "cut").failed(&["nothing more was received"]);
+    let mut child = place.command(&["receive", "w"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(&whole[..whole.len() - 1_000_000]).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(digest(&place, "w"), before);
+    place.weft(&["check", "w"]).well();
+    receive(&place, &["w"], "changes").well();
+    assert_eq!(digest(&place, "w"), digest(&place, "v"));
+    place.weft(&["mount", "w", "m"]).well();
+    place.weft(&["umount", "m"]).well();
+    place.weft(&["check", "--read-data", "w"]).well();
+}
+
 #[test]
 fn a_copy_keeps_history_as_the_volume_does_that_was_sent() {
     let place = Place::new();

@@ -149,15 +149,32 @@ pub fn epoch_as_of(path: &Path, header: &Header, commit: CommitNo) -> Result<Opt
     }))
 }
 
+/// True if `slot` is of the mount after which the volume with `header` was closed.
+fn is_closed_by(slot: &Slot, header: &Header) -> bool {
+    let is_last = (slot.stage, slot.commit) == (Stage::Closed, header.commit.0);
+    is_last && slot.id == header.uuid && epoch_without_log(slot.epoch) == header.counters.epoch
+}
+
 /// Returns the note in the log at `path` about segments of the volume with `header`, which was
 /// unmounted. None if there is no log.
 pub fn behind(path: &Path, header: &Header) -> Result<Option<Behind>> {
     let Some(log) = IntentLog::read(path)? else { return Ok(None) };
-    let is_own = |slot: &Slot| {
-        let is_last = (slot.stage, slot.commit) == (Stage::Closed, header.commit.0);
-        is_last && slot.id == header.uuid && epoch_without_log(slot.epoch) == header.counters.epoch
-    };
-    Ok(Some(log.slots.all().find(is_own).map_or(Behind::Unknown, |slot| slot.behind)))
+    let own = log.slots.all().find(|slot| is_closed_by(slot, header));
+    Ok(Some(own.map_or(Behind::Unknown, |slot| slot.behind)))
+}
+
+/// Takes back the note in the log at `path` that nothing lies behind the last commit of the volume
+/// with `header`: blocks are to be put there while no mount has an epoch.
+pub fn doubt_behind(path: &Path, header: &Header) -> Result<()> {
+    let Some(mut log) = IntentLog::read(path)? else { return Ok(()) };
+    let Some(own) = log.slots.all().find(|slot| is_closed_by(slot, header)) else { return Ok(()) };
+    if own.behind == Behind::Unknown {
+        return Ok(());
+    }
+    let io = |source| Error::Io { what: "cannot write to the intent log", path: path.into(), source };
+    let file = files::open(files::options().read(true).write(true), path).map_err(io)?;
+    let written = log.slots.write(&file, Slot { behind: Behind::Unknown, ..own }, own.epoch);
+    written.and_then(|()| file.sync_data()).map_err(io)
 }
 
 impl IntentLog {

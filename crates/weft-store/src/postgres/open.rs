@@ -42,12 +42,17 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// A new connection that looks at the volume's schema.
-    pub(super) fn connect(&self) -> Result<Connection> {
+    /// A new connection that looks at nothing yet.
+    pub(super) fn connect_alone(&self) -> Result<Connection> {
         let runtime = runtime()?;
         let warned = Arc::new(AtomicBool::new(false));
         let connected = tls::connect(&runtime, &self.address, &warned)?;
-        let mut connection = Connection::new(runtime, connected, &self.address.server, self.counts.clone(), warned);
+        Ok(Connection::new(runtime, connected, &self.address.server, self.counts.clone(), warned))
+    }
+
+    /// A new connection that looks at the volume's schema.
+    pub(super) fn connect(&self) -> Result<Connection> {
+        let mut connection = self.connect_alone()?;
         connection.lies_apart = self.lies_apart;
         settings::begin(&mut connection, &self.address, self.name.as_deref())?;
         connection.identity.clone_from(&self.identity);
@@ -375,10 +380,13 @@ fn store(
     let opened = Opened { last, keeps_history, own };
     // Holders are counted from 1.
     let epoch = lease.as_ref().map_or(0, Lease::epoch);
-    let writer = Writer::new(connection, &header, epoch, zeros.clone(), opened);
+    // Whoever does not hold the volume reads alone. Where nodes may be away a reader asks for them.
+    let reads = lease.is_none() && !connection.lies_apart;
+    let (own, readers) = if reads { (None, vec![connection]) } else { (Some(connection), Vec::new()) };
+    let writer = Writer::new(own, &header, epoch, zeros.clone(), opened);
     Ok(Arc::new(PostgresStore {
         header: Mutex::new(header),
-        readers: Mutex::new(Vec::new()),
+        readers: Mutex::new(readers),
         writer: Mutex::new(writer),
         zeros,
         prefetcher: Prefetcher::default(),

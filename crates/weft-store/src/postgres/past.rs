@@ -174,7 +174,8 @@ pub(super) fn inodes(
         return Ok(rows.map(|(inode, since, _)| (inode, since)).into_iter().collect());
     }
     let parameters = vec![parameter(from), at.number(), parameter(limit as u64), parameter(end)];
-    let rows = at.ask(connection, history::INODES_AT, parameters)?;
+    let statement = if connection.lies_apart { history::INODES_AT_APART } else { history::INODES_AT };
+    let rows = at.ask(connection, statement, parameters)?;
     let mut inodes = Vec::with_capacity(rows.len());
     for row in &rows {
         match version_row(row) {

@@ -14,6 +14,8 @@ use super::read::get;
 use super::statements as sql;
 use super::trust;
 use crate::error::{Error, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio_postgres::error::SqlState;
 
@@ -74,11 +76,10 @@ pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option
          THEN 'remote_apply' ELSE 'on' END, false)"
     };
     let mark = new_mark();
-    let marked = format!("SELECT set_config('weft.session', '{mark}', false)");
+    let marked = marking(&mark);
     let all = format!(
-        "{basics}; SELECT set_config(d.name, d.value, false) FROM pg_catalog.pg_settings s \
-         JOIN (VALUES {}) AS d (name, value) ON d.name = lower(s.name); \
-         {marked}{synchronous}",
+        "{basics}; SELECT set_config(d.name, d.value, false) FROM (VALUES {}) AS d (name, value) \
+         WHERE current_setting(d.name, true) IS NOT NULL; {marked}{synchronous}",
         settings.join(", ")
     );
     let (refusal, look) = (trust::refusal(address), format!("SET search_path TO {}", address.schema));
@@ -117,19 +118,39 @@ fn new_mark() -> String {
     format!("{process} {}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// The statement that gives a session a mark.
+fn marking(mark: &str) -> String {
+    format!("SELECT set_config('weft.session', '{mark}', false)")
+}
+
 /// Transactions that must all meet the session which began the connection.
 const POOLER_PROBES: usize = 8;
+
+/// Most addresses that are remembered to lead to the server itself.
+const DIRECT_MAX: usize = 64;
 
 /// Refuses a pooler that gives transactions of one session to different sessions of the server:
 /// settings would be lost, and prepared statements be others'.
 ///
 /// Another connection is begun. Where there is one session only, or the one used last is given
 /// first, its mark has taken the place of ours. Where sessions take turns, transactions that follow
-/// one another meet different ones.
+/// one another meet different ones. A process looks once at each address: a command opens several
+/// connections, and a commit asks again for its mark.
 pub(super) fn refuse_pooled(connection: &mut Connection, connector: &Connector) -> Result<()> {
+    static DIRECT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(mark) = connection.mark.clone() else { return Ok(()) };
-    let _other = connector.connect()?;
-    (0..POOLER_PROBES).try_for_each(|_| refuse_session(connection, &mark, connector))
+    let address = connector.address.to_string();
+    if DIRECT.lock().contains(&address) {
+        return Ok(());
+    }
+    let mut other = connector.connect_alone()?;
+    other.run(WHAT, &format!("{}; {}", trust::PIN, marking(&new_mark())))?;
+    (0..POOLER_PROBES).try_for_each(|_| refuse_session(connection, &mark, connector))?;
+    let mut direct = DIRECT.lock();
+    if direct.len() < DIRECT_MAX {
+        direct.insert(address);
+    }
+    Ok(())
 }
 
 /// Fails if the next transaction has another session than the one with `mark`. No statement is

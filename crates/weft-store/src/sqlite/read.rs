@@ -8,8 +8,9 @@ use crate::row::{
 };
 use crate::store::Nth;
 use crate::{missing, sums};
+use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, Rows};
 use std::ops::Range;
 use weft_block::{Block, Slice};
 use weft_digest::{Digest, Kind, Parts};
@@ -62,6 +63,10 @@ pub(super) fn all<T>(
     rows.collect::<rusqlite::Result<Vec<T>>>().map_err(failed)
 }
 
+/// The columns that [`inode_row`] takes.
+const INODES: &str = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, \
+                      btime, parent, xattrs, inline, since, sum FROM fileatt";
+
 /// The row of an inode, or that it is damaged.
 fn inode_row(row: &Row<'_>) -> rusqlite::Result<Result<InodeRow>> {
     let ino = unsigned(row, 0)?;
@@ -74,14 +79,69 @@ fn inode_row(row: &Row<'_>) -> rusqlite::Result<Result<InodeRow>> {
     Ok(read.ok().filter(|_| holds).ok_or_else(damaged))
 }
 
-/// The row of inode `ino`, or that it is damaged, with the commit that wrote it; none if there is
-/// none.
-pub(super) fn inode_with_since(connection: &Connection, ino: Ino) -> Result<Option<(Result<InodeRow>, CommitNo)>> {
-    let statement = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
-                     atime, mtime, ctime, btime, parent, xattrs, inline, since, sum FROM fileatt WHERE ino = ?1";
-    let read = |row: &Row<'_>| Ok((inode_row(row)?, CommitNo(unsigned(row, 16)?)));
-    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
-    statement.query_row((sql(ino.0),), read).optional().map_err(failed)
+/// Rows of inodes that are looked at one by one, and read in full where that is asked.
+pub(super) struct PresentInodes<'a> {
+    rows: Rows<'a>,
+    /// The number of the current one, and the commit that wrote it; none at the end.
+    current: Option<(Ino, CommitNo)>,
+}
+
+/// The statement of [`PresentInodes`], which it borrows.
+pub(super) struct PresentStatement<'a>(CachedStatement<'a>);
+
+pub(super) fn inodes_between(connection: &Connection) -> Result<PresentStatement<'_>> {
+    let statement = format!("{INODES} WHERE ino >= ?1 AND ino < ?2 ORDER BY ino");
+    Ok(PresentStatement(connection.prepare_cached(&statement).map_err(failed)?))
+}
+
+impl PresentStatement<'_> {
+    /// The inodes whose numbers are in `inos`.
+    pub(super) fn query(&mut self, inos: &Range<Ino>) -> Result<PresentInodes<'_>> {
+        let rows = self.0.query((sql(inos.start.0), sql(inos.end.0))).map_err(failed)?;
+        let mut inodes = PresentInodes { rows, current: None };
+        inodes.advance()?;
+        Ok(inodes)
+    }
+}
+
+impl PresentInodes<'_> {
+    pub(super) fn advance(&mut self) -> Result<()> {
+        let row = self.rows.next().map_err(failed)?;
+        let numbers = |row: &Row<'_>| Ok((Ino(unsigned(row, 0)?), CommitNo(unsigned(row, 16)?)));
+        let next = row.map(numbers).transpose().map_err(failed)?;
+        if next.zip(self.current).is_some_and(|((next, _), (current, _))| next <= current) {
+            return Err(disordered("fileatt"));
+        }
+        self.current = next;
+        Ok(())
+    }
+
+    pub(super) fn ino(&self) -> Option<Ino> {
+        self.current.map(|(ino, _)| ino)
+    }
+
+    /// The commit that wrote the current row.
+    pub(super) fn since(&self) -> Option<CommitNo> {
+        self.current.map(|(_, since)| since)
+    }
+
+    /// The current row, if it is as it was written.
+    pub(super) fn row(&self) -> Result<Option<InodeRow>> {
+        self.rows.get().map(inode_row).transpose().map_err(failed)?.transpose()
+    }
+
+    /// The content in the current row, be that damaged.
+    pub(super) fn inline(&self) -> Result<Option<Slice>> {
+        Ok(self.rows.get().map(|row| inline(row, 15)).transpose().map_err(failed)?.flatten())
+    }
+}
+
+/// Content of an inode in its row.
+pub(super) fn inline(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Slice>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Blob(bytes) => Some(Slice::from(bytes.to_vec())),
+        _ => None,
+    })
 }
 
 /// The row of an inode, whatever its sum.
@@ -115,14 +175,12 @@ pub(super) fn whole_inode_row(row: &Row<'_>) -> rusqlite::Result<InodeRow> {
 /// Up to `limit` inodes from `from` on, as far as their rows are as they were written; an error if
 /// the first is not.
 pub(super) fn inodes(connection: &Connection, from: Ino, limit: usize) -> Result<Vec<InodeRow>> {
-    let statement = "SELECT ino, generation, mode, uid, gid, nlink, rdev, size, allocated, \
-                     atime, mtime, ctime, btime, parent, xattrs, inline, since, sum \
-                     FROM fileatt WHERE ino >= ?1 ORDER BY ino LIMIT ?2";
+    let statement = format!("{INODES} WHERE ino >= ?1 ORDER BY ino LIMIT ?2");
     if i64::try_from(from.0).is_err() {
         return Ok(Vec::new());
     }
     let mut rows = Vec::new();
-    for row in all(connection, statement, (sql(from.0), sql(limit as u64)), inode_row)? {
+    for row in all(connection, &statement, (sql(from.0), sql(limit as u64)), inode_row)? {
         match row {
             Ok(row) => rows.push(row),
             // It must not hide those before it. A reader that goes on after those comes to it.

@@ -50,6 +50,7 @@ impl<'a> SqliteTransaction<'a> {
             self.writer.write_bytes(&blocks)?;
             return Ok(vec![Place::Database; blocks.len()]);
         };
+        self.store.doubt_behind()?;
         self.writing.finish()?;
         let (places, tail) = Segments::assign(self.tail, &blocks);
         self.tail = tail;

@@ -1,5 +1,6 @@
 //! Sending: rows and blocks become records.
 
+use super::ahead::{Ahead, has_blocks};
 use super::attributes;
 use super::codec::{RecordWriter, row_digest};
 use super::extents;
@@ -135,6 +136,10 @@ pub(super) struct Sender<'a, 'o> {
     pub(super) from: Option<Arc<dyn Store>>,
     pub(super) out: &'a mut RecordWriter<'o>,
     keeps_digests: bool,
+    /// What is read of files before they are sent, and as of which commit: where that is asked for
+    /// by its number.
+    ahead: Ahead,
+    commit: Option<CommitNo>,
     /// Blocks that were sent, each with the first of its places.
     blocks: FxHashMap<BlockId, (Ino, u64)>,
     total: u64,
@@ -149,14 +154,15 @@ impl<'a, 'o> Sender<'a, 'o> {
         (out, progress): (&'a mut RecordWriter<'o>, &'a mut dyn FnMut(Progress)),
     ) -> Result<Sender<'a, 'o>> {
         let as_of = |number| -> Result<Arc<dyn Store>> { Ok(Arc::new(At::new(store.clone(), number)?)) };
-        let to = match store.history()? {
+        let (to, commit) = match store.history()? {
             // Whoever holds the volume keeps others from changing it.
-            None if part.from.is_none() && part.to.number == header.commit => store.clone(),
-            _ => as_of(part.to.number)?,
+            None if part.from.is_none() && part.to.number == header.commit => (store.clone(), None),
+            _ => (as_of(part.to.number)?, Some(part.to.number)),
         };
         let from = part.from.map(|from| as_of(from.number)).transpose()?;
         let (total, keeps_digests) = (header.counters.bytes_used, part.to.root.is_some());
-        Ok(Sender { store, to, from, out, keeps_digests, blocks: FxHashMap::default(), total, progress })
+        let (ahead, blocks) = (Ahead::default(), FxHashMap::default());
+        Ok(Sender { store, to, from, out, keeps_digests, ahead, commit, blocks, total, progress })
     }
 
     fn part(mut self, part: Part) -> Result<StreamCounts> {
@@ -190,15 +196,27 @@ impl<'a, 'o> Sender<'a, 'o> {
             let rows = self.to.inodes(from, INODES_TOGETHER)?;
             let Some(last) = rows.last() else { break };
             from = last.ino.next();
-            // What no name leads to is deleted at the next mount.
-            for row in rows.iter().filter(|row| row.nlink > 0) {
-                self.inode(row, None)?;
-                if row.kind == Kind::Directory {
-                    directories.push((row.ino, row.size));
+            let mut rest = &rows[..];
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(self.read_ahead(rest)?);
+                rest = later;
+                // What no name leads to is deleted at the next mount.
+                for row in now.iter().filter(|row| row.nlink > 0) {
+                    self.inode(row, None)?;
+                    if row.kind == Kind::Directory {
+                        directories.push((row.ino, row.size));
+                    }
                 }
             }
         }
         directories.into_iter().try_for_each(|(ino, size)| self.names(ino, size))
+    }
+
+    /// Reads what some of `rows` need. Returns the number of those.
+    fn read_ahead(&mut self, rows: &[InodeRow]) -> Result<usize> {
+        let Some(commit) = self.commit else { return Ok(rows.len()) };
+        let blocks = &self.blocks;
+        self.ahead.read((&**self.store, commit), rows, |block| blocks.contains_key(&block))
     }
 
     /// Sends an inode with all that it has, but names.
@@ -209,14 +227,18 @@ impl<'a, 'o> Sender<'a, 'o> {
         for (name, value) in xattrs {
             self.out.put(&Record::Xattr { name, value: Some(value) })?;
         }
-        if row.kind != Kind::File || row.inline.is_some() || row.allocated == 0 {
+        if !has_blocks(row) {
             return Ok(());
         }
         let (to, mut held) = (self.to.clone(), 0);
-        extents::visit(&*to, row.ino, 0..row.size, &mut |extents| {
+        let mut put = |sender: &mut Self, extents: &[(Span, BlockRef)]| {
             held += extents.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
-            self.put_blocks(row.ino, extents)
-        })?;
+            sender.put_blocks(row.ino, extents)
+        };
+        match self.ahead.extents(row.ino) {
+            Some(extents) => put(self, &extents)?,
+            None => extents::visit(&*to, row.ino, 0..row.size, &mut |extents| put(self, extents))?,
+        }
         // A block without a row is no hole.
         missing::refuse_block(row.ino, &missing::Blocks { allocated: row.allocated, held })
     }
@@ -269,14 +291,18 @@ impl<'a, 'o> Sender<'a, 'o> {
         let blocks: Vec<BlockRef> = run.iter().map(|(_, block)| *block).collect();
         let mut sent = Ok(());
         let (to, out) = (&self.to, &mut *self.out);
-        to.read_blocks(&blocks, &mut |at, read| {
+        let mut put = |at: usize, read: Result<weft_block::Block>| {
             if sent.is_ok() {
                 let (span, block) = &run[at];
                 let record =
                     |bytes: weft_block::Block| Record::Block { span: *span, base: block.base, bytes: bytes.to_vec() };
                 sent = read.map(record).and_then(|record| out.put(&record));
             }
-        })?;
+        };
+        match self.ahead.blocks(&blocks) {
+            Some(here) => here.into_iter().enumerate().for_each(|(at, block)| put(at, Ok(block))),
+            None => to.read_blocks(&blocks, &mut put)?,
+        }
         sent?;
         self.show();
         Ok(())
@@ -293,7 +319,11 @@ impl<'a, 'o> Sender<'a, 'o> {
             let names = self.to.names(directory, after, NAMES_TOGETHER)?;
             let Some(last) = names.last() else { break };
             (after, found) = (last.cookie, found + names.len() as u64);
+            let is_end = names.len() < NAMES_TOGETHER;
             names.into_iter().try_for_each(|name| self.name(name))?;
+            if is_end {
+                break;
+            }
         }
         missing::refuse_names(directory, found, size)
     }

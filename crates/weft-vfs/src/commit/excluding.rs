@@ -65,8 +65,13 @@ struct Rules {
     patterns: Vec<Exclusion>,
     /// Commits of snapshots.
     snapshots: Vec<CommitNo>,
-    /// The last commit when the pass began.
-    begun: CommitNo,
+}
+
+/// A file whose versions are to be emptied.
+struct Found {
+    ino: Ino,
+    /// The commit that wrote its present row.
+    since: Option<CommitNo>,
 }
 
 enum Stage {
@@ -147,14 +152,14 @@ impl Vfs {
             return Ok(None);
         }
         let pins = self.store.pins()?.into_iter().filter(|pin| pin.kind == PinKind::Snapshot);
-        let rules = Rules { patterns, snapshots: pins.map(|pin| pin.commit).collect(), begun };
+        let rules = Rules { patterns, snapshots: pins.map(|pin| pin.commit).collect() };
         let (stage, after) = (Stage::Finding(Vec::new(), Vec::new()), Some((Ino(0), CommitNo(0))));
         Ok(Some(Pass { rules, stage, after, took: Duration::ZERO }))
     }
 
     /// Makes a step of `pass`; false once there is nothing more. Adds files to `found` that are to
     /// be emptied.
-    fn step(&self, pass: &mut Pass, found: &mut Vec<Ino>) -> Result<bool> {
+    fn step(&self, pass: &mut Pass, found: &mut Vec<Found>) -> Result<bool> {
         let stage = std::mem::replace(&mut pass.stage, Stage::Finding(Vec::new(), Vec::new()));
         pass.stage = match stage {
             Stage::Finding(files, asked) => return self.find(pass, files, asked),
@@ -183,8 +188,12 @@ impl Vfs {
             Stage::Deciding(mut files, places) => {
                 for ino in files.split_off(files.len().saturating_sub(INODES)) {
                     let is_excluded = |path: &[&[u8]]| pass.rules.exclude(path);
-                    if places.all_are(ino, &is_excluded) && !self.is_in_snapshot(ino, &pass.rules.snapshots)? {
-                        found.push(ino);
+                    if !places.all_are(ino, &is_excluded) {
+                        continue;
+                    }
+                    let since = self.since(ino, self.store.header()?.commit)?;
+                    if !self.is_in_snapshot(ino, since, &pass.rules.snapshots)? {
+                        found.push(Found { ino, since });
                     }
                 }
                 match files.is_empty() {
@@ -250,31 +259,36 @@ impl Vfs {
         Ok((at == Ino::ROOT).then_some(path))
     }
 
-    /// True if one of `snapshots` has a version of `ino` that a later commit replaced: its content
-    /// may be the present one.
-    fn is_in_snapshot(&self, ino: Ino, snapshots: &[CommitNo]) -> Result<bool> {
-        let since = |commit| Ok::<_, weft_store::Error>(self.store.row_at(commit, ino)?.map(|(_, since)| since));
-        let Some(present) = snapshots.first().map(|_| self.store.header()) else { return Ok(false) };
-        let present = since(present?.commit)?;
+    /// The commit that wrote the row that `ino` had as of `commit`.
+    fn since(&self, ino: Ino, commit: CommitNo) -> Result<Option<CommitNo>> {
+        Ok(self.store.row_at(commit, ino)?.map(|(_, since)| since))
+    }
+
+    /// True if one of `snapshots` has a version of `ino` other than the present one, which is since
+    /// commit `present`: that one is not emptied.
+    fn is_in_snapshot(&self, ino: Ino, present: Option<CommitNo>, snapshots: &[CommitNo]) -> Result<bool> {
         for commit in snapshots {
-            if since(*commit)?.is_some_and(|then| Some(then) != present) {
+            if self.since(ino, *commit)?.is_some_and(|then| Some(then) != present) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Empties the versions of those of `files` that have no other path now. False if a snapshot
-    /// was made since the pass began: it may have one of them.
-    fn empty_excluded(&self, files: &[Ino], rules: &Rules) -> Result<bool> {
+    /// Empties the versions of those of `files` that have no other path now, and are as they were
+    /// found: a version that was the present one then, and is one of the past now, may be a
+    /// snapshot's. False if a snapshot was made since the pass began: it may have one of them.
+    fn empty_excluded(&self, files: &[Found], rules: &Rules) -> Result<bool> {
         if files.is_empty() {
             return Ok(true);
         }
         let (mut is_pinned, mut emptied) = (false, Vec::new());
-        self.change_history(|_, _| {
-            is_pinned = self.store.pins()?.iter().any(|pin| pin.kind == PinKind::Snapshot && pin.commit >= rules.begun);
-            for ino in files.iter().filter(|_| !is_pinned) {
-                if self.may_be_excluded(*ino, rules)? {
+        self.change_history(|header, _| {
+            let pins = self.store.pins()?;
+            let mut snapshots = pins.iter().filter(|pin| pin.kind == PinKind::Snapshot);
+            is_pinned = snapshots.any(|pin| !rules.snapshots.contains(&pin.commit));
+            for Found { ino, since } in files.iter().filter(|_| !is_pinned) {
+                if self.since(*ino, header.commit)? == *since && self.may_be_excluded(*ino, rules)? {
                     emptied.push(*ino);
                 }
             }
@@ -288,5 +302,54 @@ impl Vfs {
 impl Rules {
     fn exclude(&self, path: &[&[u8]]) -> bool {
         self.patterns.iter().any(|pattern| pattern.is_of(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::options::Options;
+    use std::sync::Arc;
+    use weft_store::{Kind, PastStore, Timestamp, VolumeOptions, sqlite};
+    use weft_tree::{Caller, MakeNode};
+
+    /// A snapshot has the content that a file has when it is found; another one replaces that
+    /// before the earlier content goes.
+    #[test]
+    fn content_that_a_snapshot_has_stays_if_it_is_replaced_while_earlier_content_goes() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("volume");
+        sqlite::create(&path, &VolumeOptions::default(), (0, 0), Timestamp(0)).expect("made");
+        let store = sqlite::open(&path).expect("opened").store;
+        let options = Options { background: false, ..Options::default() };
+        let vfs = Vfs::open(store.clone(), None, options, Arc::new(ManualClock::default())).expect("opens");
+        vfs.keep_history("all forever", None).expect("kept");
+        let node = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
+        let files = [b"changed", b"settled"].map(|name| {
+            let ino = vfs.make(Caller::ROOT, Ino::ROOT, name, node).expect("made").ino;
+            for content in [b"first ", b"second"] {
+                vfs.write(ino, 0, content, false).expect("written");
+                vfs.commit().expect("committed");
+            }
+            ino
+        });
+        let snapshot = vfs.create_snapshot("snapshot", None).expect("made");
+        for name in ["/changed", "/settled"] {
+            vfs.exclude_from_history(name.as_bytes()).expect("excluded");
+        }
+        let mut pass = vfs.begin_pass().expect("begun").expect("due");
+        let mut found = Vec::new();
+        while vfs.step(&mut pass, &mut found).expect("a step") {}
+        assert_eq!(found.len(), 2, "the snapshot has what both have now");
+        vfs.write(files[0], 0, b"third ", false).expect("written");
+        assert!(vfs.empty_excluded(&found, &pass.rules).expect("emptied"));
+        let sizes = files.map(|ino| {
+            let versions = store.versions(ino, CommitNo(u64::MAX), 9).expect("readable");
+            versions.iter().map(|(row, held)| (held.contains(&snapshot), row.size)).collect::<Vec<_>>()
+        });
+        let [changed, settled] = sizes;
+        assert!(changed.iter().any(|version| *version == (true, 6)), "{changed:?}");
+        assert!(settled.iter().all(|(_, size)| *size == 0) && !settled.is_empty(), "{settled:?}");
     }
 }

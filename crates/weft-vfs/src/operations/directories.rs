@@ -63,24 +63,32 @@ impl Vfs {
     fn read_page(&self, ino: Ino, after: Cookie, limit: usize) -> Result<(Vec<DirEntry>, Option<Cookie>), Refusal> {
         let limit = limit.min(PAGE);
         loop {
-            let asks = |state: &mut State| -> Result<bool, Stop> {
+            let asks = |state: &mut State| -> Result<usize, Stop> {
                 let directory = state.tree.directory(ino)?;
                 let listed = directory.directory.as_ref().is_some_and(|directory| directory.listed);
-                Ok(directory.stored && !listed)
+                // One that is kept is read at once, however few entries are wanted first.
+                let is_kept = after == Cookie(0) && directory.row.size <= LISTED_MAX as u64;
+                Ok(match directory.stored && !listed {
+                    true if is_kept => limit.max(directory.row.size as usize + 1),
+                    true => limit,
+                    false => 0,
+                })
             };
-            let (finished, stored) = self.try_run(|state| Ok((state.tree.finished, asks(state)?)))?;
+            let (finished, asked) = self.try_run(|state| Ok((state.tree.finished, asks(state)?)))?;
+            let stored = asked > 0;
             if stored {
                 self.may_read_rows()?;
             }
-            let rows = if stored { self.stored_names(ino, after, limit)? } else { Vec::new() };
+            let rows = if stored { self.stored_names(ino, after, asked)? } else { Vec::new() };
             let page = self.try_run(|state| {
                 // What was known in full may have been forgotten.
-                if state.tree.finished != finished || (!stored && asks(state)?) {
+                if state.tree.finished != finished || (!stored && asks(state)? > 0) {
                     return Ok(None);
                 }
-                let is_end = stored && rows.len() < limit;
+                let is_end = stored && rows.len() < asked;
                 let may_lack_some = is_end && (after != Cookie(0) || !state.tree.learn_list(ino, &rows)?);
-                Ok(Some((state.merge(ino, after, &rows, limit)?, may_lack_some)))
+                let until = rows.last().filter(|_| !is_end).map(|last| last.cookie);
+                Ok(Some((state.merge(ino, (after, until), &rows, limit)?, may_lack_some)))
             })?;
             let Some(((listed, more), may_lack_some)) = page else { continue };
             let asked = if may_lack_some { self.refuse_missing_names(ino, u64::MAX) } else { Ok(()) };
@@ -169,21 +177,16 @@ impl State {
         Ok(Some(attributes))
     }
 
-    /// The entries after `after` that `rows` (all of the store's up to its last one, `limit` or
-    /// fewer at the end) and memory give together.
+    /// Up to `limit` entries after `after` that memory and `rows` give together, which are all of
+    /// the store's up to `until`, or to the end.
     fn merge(
         &mut self,
         ino: Ino,
-        after: Cookie,
+        (after, until): (Cookie, Option<Cookie>),
         rows: &[NameRow],
         limit: usize,
     ) -> Result<(Vec<DirEntry>, Option<Cookie>), Stop> {
         let inode = self.tree.directory(ino)?;
-        let at_end = rows.len() < limit;
-        let until = match rows.last() {
-            Some(last) if !at_end => Bound::Included(last.cookie),
-            _ => Bound::Unbounded,
-        };
         let mut listed: Vec<DirEntry> = Vec::with_capacity(rows.len());
         let overlay = inode.directory.as_deref();
         let gone = |cookie: &Cookie| {
@@ -192,10 +195,8 @@ impl State {
         for row in rows.iter().filter(|row| !gone(&row.cookie)) {
             listed.push(DirEntry { name: row.name.clone(), ino: row.ino, kind: row.kind, cookie: row.cookie });
         }
-        let mut more = match until {
-            Bound::Included(cookie) => Some(cookie),
-            _ => None,
-        };
+        let mut more = until;
+        let until = until.map_or(Bound::Unbounded, Bound::Included);
         let mut added = 0;
         if let Some(known) = overlay {
             for (cookie, entry) in known.added.range((Bound::Excluded(after), until)).take(limit + 1) {

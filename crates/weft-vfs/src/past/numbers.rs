@@ -87,7 +87,12 @@ impl Numbers {
             .map(|attempt| self.hash(identity, attempt))
             .find(|number| table.known.get(number).is_none_or(|known| known.identity == identity))
             .expect("not all numbers are taken");
-        let known = table.known.entry(number).or_insert(Known { identity, node, other: None, holds: 0, queued: 0 });
+        let known = table.known.entry(number).or_insert_with(|| {
+            if let PastNode::Inode(PastInode { ino, .. }) = node {
+                table.of_inode.insert((ino, number));
+            }
+            Known { identity, node, other: None, holds: 0, queued: 0 }
+        });
         // A version is looked for in the commit by which it was found last: others may be gone.
         if known.node != node {
             known.other = Some(std::mem::replace(&mut known.node, node));
@@ -97,9 +102,6 @@ impl Numbers {
         } else if known.holds == 0 {
             known.queued += 1;
             table.unheld.push_back(number);
-        }
-        if let PastNode::Inode(PastInode { ino, .. }) = node {
-            table.of_inode.insert((ino, number));
         }
         table.limit();
         number

@@ -225,7 +225,26 @@ statements! {
         "f.ino = $1",
         "h.ino = $1 AND h.until = (SELECT min(n.until) FROM fileatt_history n WHERE n.ino = $1 AND n.until > $2)"
     );
+    /// Inodes $1 to $4: each that has versions is found by the one before it, and its version then by
+    /// the index, so that the others are not read. The steps bring them in their order, and end
+    /// with the limit.
     INODES_AT = concat!(
+        "(SELECT ",
+        attributes!("f"),
+        ", f.inline, f.since, f.sum, CAST(NULL AS bigint) AS until FROM fileatt f WHERE OF_VOLUME AND f.since <= $2 \
+         AND f.ino >= $1 AND f.ino < $4 ORDER BY f.ino LIMIT $3) UNION ALL (WITH RECURSIVE kept (ino) AS (\
+         SELECT min(v.ino) FROM fileatt_history v WHERE v.ino >= $1 AND v.ino < $4 \
+         UNION ALL SELECT (SELECT min(v.ino) FROM fileatt_history v WHERE v.ino > k.ino AND v.ino < $4) \
+         FROM kept k WHERE k.ino IS NOT NULL) SELECT ",
+        attributes!("h"),
+        ", ",
+        content!("$2"),
+        ", h.since, h.sum, h.until FROM (SELECT k.ino, (SELECT min(n.until) FROM fileatt_history n WHERE n.ino = k.ino \
+         AND n.until > $2) AS until FROM kept k) w JOIN fileatt_history h ON h.ino = w.ino AND h.until = w.until \
+         WHERE h.since <= $2 LIMIT $3) ORDER BY ino LIMIT $3"
+    );
+    /// The same where inodes lie apart: no engine steps from one to the next there.
+    INODES_AT_APART = concat!(
         inodes_at!(
             "f.ino >= $1 AND f.ino < $4 ORDER BY f.ino LIMIT $3",
             "h.ino >= $1 AND h.ino < $4 ORDER BY h.ino LIMIT $3"

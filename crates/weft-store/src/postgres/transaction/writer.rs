@@ -20,7 +20,8 @@ const TABLES_MAX: usize = 65536;
 
 /// State for commits, which use it one at a time.
 pub(in crate::postgres) struct Writer {
-    /// Replaced when it has broken; none while blocks are on their way.
+    /// Replaced when it has broken; none while blocks are on their way, or where nothing is
+    /// written.
     pub(super) connection: Option<Connection>,
     /// True if a commit is in doubt.
     pub(super) in_doubt: bool,
@@ -59,14 +60,14 @@ pub(in crate::postgres) struct Opened {
 
 impl Writer {
     pub(in crate::postgres) fn new(
-        connection: Connection,
+        connection: Option<Connection>,
         header: &Header,
         epoch: i64,
         zeros: Arc<ZeroValues>,
         Opened { last, keeps_history, own }: Opened,
     ) -> Writer {
         Writer {
-            connection: Some(connection),
+            connection,
             in_doubt: false,
             known: Known::default(),
             last,

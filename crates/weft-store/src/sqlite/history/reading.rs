@@ -9,10 +9,10 @@ use crate::Name;
 use crate::error::{Error, Result};
 use crate::history::fork::forks_at;
 use crate::row::{BlockRef, CommitNo, CommitRow, Cookie, Ino, InodeRow, NameRow, Span, Timestamp};
-use crate::sqlite::read::{self, sql, unsigned};
+use crate::sqlite::read::{self, PresentInodes, inline, sql, unsigned};
 use crate::sums;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row};
 use std::ops::Range;
 use weft_block::Slice;
 use weft_digest::Digest;
@@ -28,10 +28,13 @@ pub(in crate::sqlite) struct Past<'a> {
     commit: CommitNo,
 }
 
-/// Columns of a version of an inode as [`read::whole_inode_row`] takes them, but its content, with
-/// from and to when it held, and its sum.
-const VERSION: &str = "ino, generation, mode, uid, gid, nlink, rdev, size, allocated, atime, mtime, ctime, btime, \
-                       parent, xattrs, NULL, since, until, sum";
+/// Versions of inodes, `v`: their columns as [`read::whole_inode_row`] takes them, from and to when
+/// they held, their sums, and their content, if it was replaced since: that which was replaced
+/// first after the version began, of what is left.
+const VERSIONS: &str = "SELECT v.ino, v.generation, v.mode, v.uid, v.gid, v.nlink, v.rdev, v.size, v.allocated, \
+                        v.atime, v.mtime, v.ctime, v.btime, v.parent, v.xattrs, NULL, v.since, v.until, v.sum, \
+                        c.until, c.inline FROM fileatt_history v LEFT JOIN content_history c ON c.ino = v.ino \
+                        AND c.until = (SELECT min(until) FROM content_history WHERE ino = v.ino AND until > v.since)";
 
 impl<'a> Past<'a> {
     pub(in crate::sqlite) fn new(connection: &'a Connection, commit: CommitNo) -> Past<'a> {
@@ -47,46 +50,61 @@ impl<'a> Past<'a> {
 
     /// The row of inode `ino`, and the commit that wrote it.
     pub(in crate::sqlite) fn inode(&self, ino: Ino) -> Result<Option<(InodeRow, CommitNo)>> {
-        if let Some((row, since)) = read::inode_with_since(self.connection, ino)?
-            && since <= self.commit
-        {
-            return Ok(Some((row?, since)));
-        }
-        let statement =
-            format!("SELECT {VERSION} FROM fileatt_history WHERE ino = ?1 AND until > ?2 ORDER BY until LIMIT 1");
-        let mut statement = self.connection.prepare_cached(&statement).map_err(failed)?;
-        let version = statement.query_row((sql(ino.0), sql(self.commit.0)), version).optional().map_err(failed)?;
-        match version {
-            Some(version) if version.held.start <= self.commit => {
-                let since = version.held.start;
-                Ok(Some((version.verified(self.connection)?, since)))
-            }
-            _ => Ok(None),
-        }
+        Ok(self.inodes(ino..ino.next(), 1)?.pop())
     }
 
-    /// Up to `limit` inodes with numbers in `inos`.
+    /// Up to `limit` inodes with numbers in `inos`. Those that the present has are read in a row,
+    /// and those that have versions alone are looked for between them.
     pub(in crate::sqlite) fn inodes(&self, inos: Range<Ino>, limit: usize) -> Result<Vec<(InodeRow, CommitNo)>> {
-        let next = "SELECT min(ino) FROM (SELECT ino FROM (SELECT ino FROM fileatt WHERE ino >= ?1 ORDER BY ino LIMIT 1) \
-                    UNION ALL SELECT ino FROM (SELECT ino FROM fileatt_history WHERE ino >= ?1 ORDER BY ino LIMIT 1))";
-        let mut next = self.connection.prepare_cached(next).map_err(failed)?;
-        let (mut rows, mut at) = (Vec::new(), inos.start);
+        let version = format!("{VERSIONS} WHERE v.ino = ?1 AND v.until > ?2 ORDER BY v.until LIMIT 1");
+        let mut version = self.connection.prepare_cached(&version).map_err(failed)?;
+        let kept = "SELECT min(ino) FROM fileatt_history WHERE ino >= ?1";
+        let mut kept = self.connection.prepare_cached(kept).map_err(failed)?;
+        let mut present = read::inodes_between(self.connection)?;
+        let mut present = present.query(&inos)?;
+        let (mut rows, mut at, mut next_kept) = (Vec::new(), inos.start, None);
         while rows.len() < limit && at < inos.end {
-            match self.inode(at) {
+            let now = present.ino().unwrap_or(inos.end);
+            if now > at && next_kept.is_none_or(|next| next < at) {
+                let next: Option<i64> = kept.query_row((sql(at.0),), |row| row.get(0)).map_err(failed)?;
+                next_kept = Some(next.map_or(Ino::MAX, |ino| Ino(ino.unsigned_abs())));
+            }
+            let ino = next_kept.filter(|next| (at..now).contains(next)).unwrap_or(now);
+            if ino >= inos.end {
+                break;
+            }
+            match self.inode_as_then(ino, (ino == now).then_some(&present), &mut version) {
                 Ok(row) => rows.extend(row),
                 // It must not hide those before it.
                 Err(_) if !rows.is_empty() => break,
                 Err(error) => return Err(error),
             }
-            let Ok(above) = i64::try_from(at.0 + 1) else { break };
-            if rows.len() == limit || at.next() >= inos.end {
-                break;
+            if ino == now {
+                present.advance()?;
             }
-            let found: Option<i64> = next.query_row((above,), |row| row.get(0)).map_err(failed)?;
-            let Some(ino) = found else { break };
-            at = Ino(ino.unsigned_abs());
+            at = ino.next();
         }
         Ok(rows)
+    }
+
+    /// The row of `ino`, which is the `present` one if no later commit wrote that, or else a
+    /// version that `statement` finds.
+    fn inode_as_then(
+        &self,
+        ino: Ino,
+        present: Option<&PresentInodes<'_>>,
+        statement: &mut CachedStatement<'_>,
+    ) -> Result<Option<(InodeRow, CommitNo)>> {
+        if let Some(present) = present
+            && let Some(since) = present.since().filter(|since| *since <= self.commit)
+        {
+            return Ok(present.row()?.map(|row| (row, since)));
+        }
+        let version = statement.query_row((sql(ino.0), sql(self.commit.0)), version).optional().map_err(failed)?;
+        let Some(version) = version.filter(|version| version.held.start <= self.commit) else { return Ok(None) };
+        let since = version.held.start;
+        let row = version.verified(|| present.map_or(Ok(None), PresentInodes::inline))?;
+        Ok(Some((row, since)))
     }
 
     /// The entry `name` of `parent`.
@@ -190,12 +208,11 @@ pub(in crate::sqlite) fn versions(
     until: CommitNo,
     limit: usize,
 ) -> Result<Vec<(InodeRow, Range<CommitNo>)>> {
-    let statement =
-        format!("SELECT {VERSION} FROM fileatt_history WHERE ino = ?1 AND until <= ?2 ORDER BY until DESC LIMIT ?3");
+    let statement = format!("{VERSIONS} WHERE v.ino = ?1 AND v.until <= ?2 ORDER BY v.until DESC LIMIT ?3");
     let versions = read::all(connection, &statement, (sql(ino.0), sql(until.0), sql(limit as u64)), version)?;
     let verified = |version: Version| {
         let held = version.held.clone();
-        Ok((version.verified(connection)?, held))
+        Ok((version.verified(|| inline_now(connection, ino))?, held))
     };
     versions.into_iter().map(verified).collect()
 }
@@ -209,27 +226,35 @@ pub(in crate::sqlite) fn commit_at(connection: &Connection, time: Timestamp) -> 
     Ok(read::commits(connection, CommitNo(number), 1)?.pop())
 }
 
-/// A version of an inode's row, without its content.
+/// A version of an inode's row.
 struct Version {
     ino: Ino,
+    /// Without its content.
     row: Option<InodeRow>,
     held: Range<CommitNo>,
     sum: Option<i64>,
+    /// Its content, if that was replaced.
+    replaced: Option<Option<Slice>>,
 }
 
 fn version(row: &Row<'_>) -> rusqlite::Result<Version> {
+    let was_replaced = !matches!(row.get_ref(19)?, ValueRef::Null);
     Ok(Version {
         ino: Ino(unsigned(row, 0)?),
         row: read::whole_inode_row(row).ok(),
         held: CommitNo(unsigned(row, 16)?)..CommitNo(unsigned(row, 17)?),
         sum: row.get_ref(18)?.as_i64().ok(),
+        replaced: was_replaced.then(|| inline(row, 20)).transpose()?,
     })
 }
 
 impl Version {
-    /// The row with its content, if it is as it was written.
-    fn verified(self, connection: &Connection) -> Result<InodeRow> {
-        let inline = self.content(connection)?;
+    /// The row with its content, if it is as it was written; `now` is the content of the present.
+    fn verified(self, now: impl FnOnce() -> Result<Option<Slice>>) -> Result<InodeRow> {
+        let inline = match self.replaced {
+            Some(replaced) => replaced,
+            None => now()?,
+        };
         let row = self.row.map(|row| InodeRow { inline, ..row });
         let holds =
             |row: &InodeRow| Some(sums::version(sums::inode(row, self.held.start, None), self.held.end)) == self.sum;
@@ -239,26 +264,13 @@ impl Version {
         };
         row.filter(holds).ok_or_else(damaged)
     }
+}
 
-    /// The content in the row, which is the same as long as the version holds: that which was
-    /// replaced first after the version began, of what is left.
-    fn content(&self, connection: &Connection) -> Result<Option<Slice>> {
-        let then = "SELECT inline FROM content_history WHERE ino = ?1 AND until > ?2 ORDER BY until LIMIT 1";
-        let now = "SELECT inline FROM fileatt WHERE ino = ?1";
-        let inline = |row: &Row<'_>| {
-            Ok(match row.get_ref(0)? {
-                ValueRef::Blob(bytes) => Some(Slice::from(bytes.to_vec())),
-                _ => None,
-            })
-        };
-        let mut then = connection.prepare_cached(then).map_err(failed)?;
-        let (ino, since) = (sql(self.ino.0), sql(self.held.start.0));
-        if let Some(found) = then.query_row((ino, since), inline).optional().map_err(failed)? {
-            return Ok(found);
-        }
-        let mut now = connection.prepare_cached(now).map_err(failed)?;
-        Ok(now.query_row((ino,), inline).optional().map_err(failed)?.flatten())
-    }
+/// The content that the row of `ino` has now, be it damaged.
+fn inline_now(connection: &Connection, ino: Ino) -> Result<Option<Slice>> {
+    let now = "SELECT inline FROM fileatt WHERE ino = ?1";
+    let mut now = connection.prepare_cached(now).map_err(failed)?;
+    Ok(now.query_row((sql(ino.0),), |row| inline(row, 0)).optional().map_err(failed)?.flatten())
 }
 
 /// A version of an entry: its position, the inode and its kind, its name, from and to when it held,
