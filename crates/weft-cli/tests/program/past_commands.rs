@@ -291,6 +291,56 @@ fn the_log_of_a_file_tells_what_it_was_called_and_where_it_lay() {
     });
 }
 
+/// Editors and others save a file under another name, and rename that.
+#[test]
+fn the_log_of_a_file_goes_on_with_those_that_had_its_name_before() {
+    on_each_engine(&[], |place, volume| {
+        keep(place);
+        let commits = [
+            "echo 1 >file",
+            "echo 22 >file",
+            "echo 333 >new && mv new file",
+            "echo 4444 >file",
+            "echo 55555 >new",
+            "echo 4 >file",
+            "mv new file",
+        ]
+        .map(|script| step(place, script));
+        let log = |path: &str| {
+            let told = place.weft(&["log", "--json", path]).json();
+            let line = |change: &serde_json::Value| {
+                let what = change["changed"].as_array().unwrap().iter().map(|what| what.as_str().unwrap());
+                assert!(change["kept"].is_null() || change["kept"] == change["commit"], "{change:#}");
+                (
+                    format!("@{}", change["commit"]),
+                    change["size"].as_u64().unwrap(),
+                    what.collect::<Vec<_>>().join(", "),
+                )
+            };
+            told.as_array().unwrap().iter().map(line).collect::<Vec<_>>()
+        };
+        let expected = [
+            (6, 6, "renamed, in place of another"),
+            (5, 2, "content"),
+            (4, 6, "made"),
+            (3, 5, "content"),
+            (2, 4, "made, in place of another"),
+            (1, 3, "content"),
+            (0, 2, "made"),
+        ];
+        let expected = expected.map(|(at, size, what)| (commits[at].clone(), size, what.to_owned()));
+        assert_eq!(log("m/file"), expected);
+        assert_eq!(log(&format!("{volume}:file")), expected);
+        let gone = step(place, "rm file");
+        assert_eq!(log("m/file")[0], (gone.clone(), 6, "deleted".into()));
+        assert_eq!(log("m/file")[1..], expected);
+        place.weft(&["undelete", "m/file"]).well();
+        let back = log("m/file");
+        assert_eq!((back[0].2.as_str(), &back[1]), ("brought back", &(gone, 6, "deleted".to_owned())));
+        assert_eq!(back[2..], expected);
+    });
+}
+
 #[test]
 fn what_was_signed_or_proved_is_verified_with_what_the_volume_held_then() {
     on_each_engine(&[], |place, volume| {

@@ -62,7 +62,16 @@ impl Server {
         let Mknod { mode, rdev, umask, name } = Mknod::parse(body)?;
         let Some(kind) = Kind::from_mode(mode) else { return Err(Failure::Errno(libc::EINVAL)) };
         let node = MakeNode { kind, permissions: mode & 0o7777, umask, rdev };
-        self.reply_entry(caller, self.vfs.make(caller, parent, name, node), reply)
+        let made = self.vfs.make(caller, parent, name, node);
+        // The kernel found no such name a moment ago. It makes a file for open(2), too, which is to
+        // open one that came meanwhile: told that what it knows is stale, it looks again.
+        let came_meanwhile = kind == Kind::File
+            && made.as_ref().is_err_and(|error| error.kind() == ErrorKind::Exists)
+            && self.vfs.lookup_at_once(Caller { holds: Holds::None, ..caller }, parent, name).is_ok();
+        if came_meanwhile {
+            return Err(Failure::Errno(libc::ESTALE));
+        }
+        self.reply_entry(caller, made, reply)
     }
 
     pub(super) fn mkdir(&self, caller: Caller, parent: Ino, body: Body<'_>, reply: &mut Reply) -> Outcome {

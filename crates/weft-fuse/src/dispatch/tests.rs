@@ -397,3 +397,15 @@ fn answer_any(server: &Server, bytes: &[u8]) {
     // A read may have any size: what is held ready for it must stay within bounds.
     assert!(reply.data().len() <= crate::protocol::DATA_BYTES_MAX);
 }
+
+/// open(2) makes a file where the kernel finds none; one that came meanwhile is opened.
+#[test]
+fn who_makes_a_file_that_came_meanwhile_is_told_to_look_again() {
+    let (server, _) = lock_server();
+    make(&server, ROOT, "name");
+    let arguments = |mode| Arguments::default().u32s(&[mode | 0o644, 0, 0, 0]).name("name");
+    assert_eq!(ask(&server, Opcode::Mknod, ROOT, arguments(libc::S_IFREG)), Err(libc::ESTALE));
+    assert_eq!(ask(&server, Opcode::Mknod, ROOT, arguments(libc::S_IFIFO)), Err(libc::EEXIST));
+    let directory = Arguments::default().u32s(&[0o755, 0]).name("name");
+    assert_eq!(ask(&server, Opcode::Mkdir, ROOT, directory), Err(libc::EEXIST));
+}

@@ -156,34 +156,46 @@ fn version_row(row: &Row) -> Result<(InodeRow, CommitNo, Option<CommitNo>)> {
     Ok((inode, since, until))
 }
 
-/// Inodes as of `at`, from `from` on.
+/// Numbers among which so many inodes are looked for at once, for each that is wanted.
+const NUMBERS_EACH: u64 = 4;
+
+/// Up to `limit` inodes as of `at` with numbers in `inos`. A question about a range takes time in
+/// proportion to all that have versions there, so a long one is asked about in parts.
 pub(super) fn inodes(
     connection: &mut Connection,
     at: &PastCommit,
     inos: &Range<Ino>,
     limit: usize,
 ) -> Result<Vec<(InodeRow, CommitNo)>> {
-    let (from, end) = (inos.start.0, inos.end.0.min(i64::MAX.unsigned_abs()));
-    if from >= end || limit == 0 {
-        return Ok(Vec::new());
-    }
+    let (mut from, end) = (inos.start.0, inos.end.0.min(i64::MAX.unsigned_abs()));
     // Its index finds one without a look at all after it.
-    if end - from == 1 {
+    if from + 1 == end && limit > 0 {
         let rows = at.ask(connection, history::INODE_AT, vec![parameter(from), at.number()])?;
         let rows = rows.first().map(version_row).transpose()?;
         return Ok(rows.map(|(inode, since, _)| (inode, since)).into_iter().collect());
     }
-    let parameters = vec![parameter(from), at.number(), parameter(limit as u64), parameter(end)];
-    let statement = if connection.lies_apart { history::INODES_AT_APART } else { history::INODES_AT };
-    let rows = at.ask(connection, statement, parameters)?;
-    let mut inodes = Vec::with_capacity(rows.len());
-    for row in &rows {
-        match version_row(row) {
-            Ok((inode, since, _)) => inodes.push((inode, since)),
-            // As of the present (`read::inodes`).
-            Err(_) if !inodes.is_empty() => break,
-            Err(error) => return Err(error),
+    let mut inodes = Vec::new();
+    while from < end && inodes.len() < limit {
+        let left = limit - inodes.len();
+        let part_end = from.saturating_add(NUMBERS_EACH.saturating_mul(left as u64)).min(end);
+        let parameters = vec![parameter(from), at.number(), parameter(left as u64), parameter(part_end)];
+        let statement = if connection.lies_apart { history::INODES_AT_APART } else { history::INODES_AT };
+        let rows = at.ask(connection, statement, parameters)?;
+        for row in &rows {
+            match version_row(row) {
+                Ok((inode, since, _)) => inodes.push((inode, since)),
+                // As of the present (`read::inodes`).
+                Err(_) if !inodes.is_empty() => return Ok(inodes),
+                Err(error) => return Err(error),
+            }
         }
+        if part_end == end || inodes.len() == limit {
+            break;
+        }
+        let next = at.ask(connection, history::NEXT_INODE, vec![parameter(part_end)])?;
+        let next = next.first().map(|row| get::<Option<i64>>(row, 0)).transpose()?.flatten();
+        let Some(next) = next else { break };
+        from = next.unsigned_abs();
     }
     Ok(inodes)
 }

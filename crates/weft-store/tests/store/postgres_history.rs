@@ -391,3 +391,43 @@ fn commits_are_forgotten_with_what_they_wrote() {
     commit(&*store, &[], vec![HistoryChange::Forget(1000)]);
     assert_eq!(numbers(), format!("{} {} {} {}", first.0, third.0, far + 1, far + 2));
 }
+
+/// A server that knows how many rows there are plans otherwise than one that does not.
+#[test]
+fn the_past_is_the_same_whatever_the_server_knows_of_its_tables() {
+    let address = Cluster::shared().address();
+    create(&address, &options(BlockHome::Database));
+    let store = open(&address);
+    commit(&*store, &[], vec![keep()]);
+    let files = |first: u8, size: u16| {
+        let file = move |ino| Change::Inode { ino, size, inline: Some(vec![1]), nlink: 1 };
+        (first..first + 40).map(file).collect::<Vec<_>>()
+    };
+    let first = commit(&*store, &files(2, 1), Vec::new());
+    let then = state(&*store).expect("readable");
+    for size in 2..12 {
+        commit(&*store, &files(2, size), Vec::new());
+        commit(&*store, &files(42, size), Vec::new());
+    }
+    assert!(shows(&store, first, &then), "before");
+    let schema = &address.to_string();
+    let schema = schema.split("schema=").nth(1).expect("a schema").split('&').next().expect("a name");
+    Cluster::shared().run(&format!("ANALYZE {schema}.fileatt_history; ANALYZE {schema}.fileatt"));
+    assert!(shows(&store, first, &then), "after");
+    let at = At::new(store.clone(), first).expect("kept");
+    let numbers = |limit| {
+        let mut all = Vec::new();
+        while let Some(last) = {
+            let from = all.last().map_or(Ino(0), |ino: &Ino| ino.next());
+            let rows = at.inodes(from, limit).expect("readable");
+            all.extend(rows.iter().map(|row| row.ino));
+            rows.last().map(|row| row.ino)
+        } {
+            assert!(last < Ino(42), "{last:?}");
+        }
+        all
+    };
+    for limit in [1, 2, 3, 7, 1000] {
+        assert_eq!(numbers(limit), (1..42).map(Ino).collect::<Vec<_>>(), "{limit} at a time");
+    }
+}

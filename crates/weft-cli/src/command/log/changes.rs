@@ -1,6 +1,7 @@
 //! `weft log` of a file or a directory: the versions of its inode that are kept.
 //!
-//! An inode is followed, not a name: each change tells the path that it had then.
+//! An inode is followed: each change tells the path that it had then. Behind its first version come
+//! those of the inode that had the name before it.
 
 use super::Since;
 use super::names::{Known, Names, Place};
@@ -8,6 +9,7 @@ use crate::command::subject::Subject;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 use std::ops::Range;
 use weft_digest::{Digest, hex};
 use weft_store::{CommitNo, CommitRow, Ino, InodeRow, KeptCommits, Name, OpenOptions, Store};
@@ -15,6 +17,9 @@ use weft_vfs::last_commit_with;
 
 /// Versions that are read at once.
 const READ_TOGETHER: usize = 256;
+
+/// The kind of change of a version that follows on a deletion.
+const BROUGHT_BACK: &str = "brought back";
 
 /// A version of an inode.
 struct Version {
@@ -29,6 +34,8 @@ struct Change {
     /// The commit that made it, and its time and others, if that is remembered.
     commit: CommitNo,
     made: Option<CommitRow>,
+    /// A commit that is kept and shows it; none of a deletion.
+    kept: Option<CommitNo>,
     row: InodeRow,
     digest: Option<Digest>,
     /// The kinds of change; none if the version before is not kept.
@@ -85,8 +92,9 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
     };
     let names = Names::new(store, &kept);
     let Followed { ino, last } = Followed::find(subject, &names, (store, &kept)).with_context(context)?;
+    let asked = last.clone();
     let mut listing = Listing { store, kept: &kept, names, place: last, since, limit: limit.unwrap_or(usize::MAX) };
-    let changes = listing.read(ino).with_context(context)?;
+    let changes = listing.read_all(ino, asked.as_ref()).with_context(context)?;
     if as_json {
         outln!("{:#}", Value::from(changes.iter().map(Change::as_json).collect::<Vec<_>>()));
     } else {
@@ -97,6 +105,15 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
         }
     }
     Ok(())
+}
+
+/// A name that an inode took from another one.
+struct TakenOver {
+    other: Ino,
+    /// The last kept commit as of which the other one had it.
+    before: CommitNo,
+    /// The first one as of which it did not.
+    by: CommitNo,
 }
 
 /// A listing of versions of an inode.
@@ -111,26 +128,82 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    fn read(&mut self, ino: Ino) -> weft_store::Result<Vec<Change>> {
-        let Some(mut version) = self.newest(ino)? else { return Ok(Vec::new()) };
-        let (mut changes, mut earlier) = (Vec::new(), Vec::new().into_iter());
-        if version.held.end <= self.kept.last() && self.limit > 0 {
-            let Some(deletion) = self.deletion(&version)? else { return Ok(changes) };
+    /// The changes of `ino`, whose last name is `asked`, and of the inodes that had that before it:
+    /// programs that save a file under another name and rename that make another inode each time.
+    fn read_all(&mut self, ino: Ino, asked: Option<&Known>) -> weft_store::Result<Vec<Change>> {
+        let Some(newest) = self.newest(ino)? else { return Ok(Vec::new()) };
+        let mut changes = Vec::new();
+        if newest.held.end <= self.kept.last() && self.limit > 0 {
+            let Some(deletion) = self.deletion(&newest)? else { return Ok(changes) };
             changes.push(deletion);
         }
+        let (mut next, mut before) = (Some(newest), asked.map_or(CommitNo(0), |known| known.commit.next()));
+        while let Some(version) = next.take() {
+            let (ino, own) = (version.row.ino, changes.len());
+            let Some(first) = self.read(version, &mut changes)? else { break };
+            let Some(Known { place: asked, .. }) = asked else { break };
+            let Some(taken) = self.taken_over(asked, (ino, first), before)? else { break };
+            if let Some(change) = changes[own..].iter_mut().find(|change| change.commit <= taken.by) {
+                change.what.push("in place of another");
+            }
+            self.place = Some(Known { place: asked.clone(), commit: taken.before });
+            let row = self.store.row_at(taken.before, taken.other)?;
+            next = row.map(|(row, since)| self.version(row, since..taken.before.next())).transpose()?;
+            before = taken.before.next();
+        }
+        changes.sort_by_key(|change| Reverse(change.commit));
+        Ok(changes)
+    }
+
+    /// Finds from whom `ino`, which is there since `first`, took the name `asked` before `before`.
+    /// None if that was free before, or if nothing is kept of that.
+    fn taken_over(
+        &self,
+        asked: &Place,
+        (ino, first): (Ino, CommitNo),
+        before: CommitNo,
+    ) -> weft_store::Result<Option<TakenOver>> {
+        let at = |position| self.kept.at(position).expect("it is counted");
+        let named = |commit| {
+            let entry = self.store.name_at(commit, asked.directory, &asked.name)?;
+            Ok::<_, weft_store::Error>(entry.map(|entry| entry.ino))
+        };
+        // It has the name at `high`, and does not have it below `low`.
+        let (mut low, mut high) = (self.kept.position(first), self.kept.position(before).saturating_sub(1));
+        while low < high {
+            let middle = low.midpoint(high);
+            match named(at(middle))? == Some(ino) {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        let Some(commit) = high.checked_sub(1).map(at) else { return Ok(None) };
+        let other = named(commit)?.filter(|other| *other != ino);
+        Ok(other.map(|other| TakenOver { other, before: commit, by: at(high) }))
+    }
+
+    /// Adds `version` and those before it to `changes`. Returns the commit that made the first one,
+    /// if all of them were added.
+    fn read(&mut self, mut version: Version, changes: &mut Vec<Change>) -> weft_store::Result<Option<CommitNo>> {
+        let mut earlier = Vec::new().into_iter();
         let mut is_end = false;
         while changes.len() < self.limit {
             if earlier.len() == 0 && !is_end {
-                let read = self.store.versions(ino, version.held.start, READ_TOGETHER)?;
+                let read = self.store.versions(version.row.ino, version.held.start, READ_TOGETHER)?;
                 (is_end, earlier) = (read.len() < READ_TOGETHER, read.into_iter());
             }
             let before = earlier.next().map(|(row, held)| self.version(row, held)).transpose()?;
-            let Some(change) = self.change(&version, before.as_ref())? else { break };
+            let Some(change) = self.change(&version, before.as_ref())? else { return Ok(None) };
+            let was_deleted = change.what.first() == Some(&BROUGHT_BACK);
             changes.push(change);
-            let Some(before) = before else { break };
+            let Some(before) = before else { return Ok(Some(version.held.start)) };
+            if was_deleted && changes.len() < self.limit {
+                let Some(deletion) = self.deletion(&before)? else { return Ok(None) };
+                changes.push(deletion);
+            }
             version = before;
         }
-        Ok(changes)
+        Ok(None)
     }
 
     fn version(&self, row: InodeRow, held: Range<CommitNo>) -> weft_store::Result<Version> {
@@ -158,7 +231,7 @@ impl Listing<'_> {
         let commit = version.held.end;
         let made = self.store.commit_row(commit)?;
         let (row, what) = (version.row.clone(), vec!["deleted"]);
-        let deletion = Change { commit, made, row, digest: None, what, path: None, renamed_from: None };
+        let deletion = Change { commit, made, kept: None, row, digest: None, what, path: None, renamed_from: None };
         Ok(Some(deletion).filter(|deletion| self.is_listed(deletion.made.as_ref())))
     }
 
@@ -185,8 +258,8 @@ impl Listing<'_> {
             None if commit > self.kept.first() => vec!["made"],
             None => vec!["first kept"],
         };
-        let (row, digest) = (version.row.clone(), version.digest);
-        Ok(Some(Change { commit, made, row, digest, what, path, renamed_from }))
+        let (row, digest, kept) = (version.row.clone(), version.digest, self.kept.first_of(&version.held));
+        Ok(Some(Change { commit, made, kept, row, digest, what, path, renamed_from }))
     }
 
     /// The path that `version` had when it was made.
@@ -256,7 +329,7 @@ fn differences(version: &Version, before: &Version) -> Vec<&'static str> {
 /// The kinds of change of a version that was brought back after it was deleted.
 fn brought_back(version: &Version, before: &Version) -> Vec<&'static str> {
     let found = differences(version, before).into_iter().filter(|kind| *kind != "attributes");
-    ["brought back"].into_iter().chain(found).collect()
+    [BROUGHT_BACK].into_iter().chain(found).collect()
 }
 
 /// These kinds of change, and that it was renamed.
@@ -279,12 +352,17 @@ impl Change {
         if let Some(then) = self.path.as_deref().filter(|then| Some(*then) != path) {
             what += &format!(", as {}", shown::bytes(then));
         }
+        // The commit itself may have been dropped.
+        if let Some(kept) = self.kept.filter(|kept| *kept != self.commit) {
+            what += &format!(", kept as of @{}", kept.0);
+        }
         outln!("commit {:<8} {time}  {:>12}  {digest}  {what}", self.commit.0, self.row.size);
     }
 
     fn as_json(&self) -> Value {
         json!({
             "commit": self.commit.0,
+            "kept": self.kept.map(|kept| kept.0),
             "time": self.made.as_ref().map(|made| shown::exact_time(made.time)),
             "size": self.row.size,
             "mode": format!("{:04o}", self.row.permissions),

@@ -225,9 +225,8 @@ statements! {
         "f.ino = $1",
         "h.ino = $1 AND h.until = (SELECT min(n.until) FROM fileatt_history n WHERE n.ino = $1 AND n.until > $2)"
     );
-    /// Inodes $1 to $4: each that has versions is found by the one before it, and its version then by
-    /// the index, so that the others are not read. The steps bring them in their order, and end
-    /// with the limit.
+    /// Inodes $1 to $4, a bounded range: each that has versions is found by the one before it, and
+    /// its version then by the index, so that the others are not read.
     INODES_AT = concat!(
         "(SELECT ",
         attributes!("f"),
@@ -241,9 +240,12 @@ statements! {
         content!("$2"),
         ", h.since, h.sum, h.until FROM (SELECT k.ino, (SELECT min(n.until) FROM fileatt_history n WHERE n.ino = k.ino \
          AND n.until > $2) AS until FROM kept k) w JOIN fileatt_history h ON h.ino = w.ino AND h.until = w.until \
-         WHERE h.since <= $2 LIMIT $3) ORDER BY ino LIMIT $3"
+         WHERE h.since <= $2 ORDER BY h.ino LIMIT $3) ORDER BY ino LIMIT $3"
     );
-    /// The same where inodes lie apart: no engine steps from one to the next there.
+    /// The first inode from $1 on that there is, or was.
+    NEXT_INODE = "SELECT min(n.ino) FROM (SELECT min(f.ino) AS ino FROM fileatt f WHERE OF_VOLUME AND f.ino >= $1 \
+                  UNION ALL SELECT min(h.ino) FROM fileatt_history h WHERE h.ino >= $1) n";
+    /// The same as [`INODES_AT`] where inodes lie apart: no engine steps from one to the next there.
     INODES_AT_APART = concat!(
         inodes_at!(
             "f.ino >= $1 AND f.ino < $4 ORDER BY f.ino LIMIT $3",
