@@ -76,6 +76,14 @@ pub fn run(arguments: &Umount) -> Result<ExitCode> {
         weft_fuse::unmount(&arguments.directory, true)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if !crate::mounted::is_mount_point(&arguments.directory) {
+        bail!(
+            "{} is unmounted, but its daemon still holds the volume after {}: it commits, or its server is away; {LOG}. It \
+             ends by itself, and a new mount waits for it",
+            arguments.directory.display(),
+            shown::counted(arguments.timeout, "second", "seconds")
+        );
+    }
     bail!(
         "{} has not been let go of for {}: its daemon does not answer, or still commits, or the volume is mounted in \
          {ELSEWHERE}, too; {LOG}. Try again, with a longer --timeout, or give --lazy",

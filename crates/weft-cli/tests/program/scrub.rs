@@ -35,6 +35,20 @@ fn a_volume_is_scrubbed_clean_mounted_busy_and_not_mounted() {
     place.weft(&["scrub", "v"]).well();
 }
 
+/// Directories that are removed stay as rows until the kernel has let go of them.
+#[test]
+fn directories_that_were_just_removed_are_no_damage() {
+    let Some(place) = Place::to_mount() else { return };
+    place.mounted();
+    for round in 0..5 {
+        place.sh(&format!("mkdir -p t/d && echo {round} >t/d/file && sync .")).well();
+        place.sh("chmod 0 t/d && chmod 700 t/d && rm -rf t").well();
+        place.weft(&["scrub", "m"]).well();
+    }
+    place.umount();
+    place.weft(&["check", "v"]).well();
+}
+
 /// Flips a bit of the block of `name` that holds byte `offset`.
 fn damage(place: &Place, name: &str, offset: u64) {
     let ask = format!(

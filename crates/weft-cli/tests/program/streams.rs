@@ -211,6 +211,8 @@ fn what_was_brought_back_is_a_change_and_what_was_forgotten_is_not_sent() {
     for sent in [&["send", "v@first"][..], &["send", "v@second", "--from", "first"], &["send", "--snapshots", "v"]] {
         let said = place.weft(sent);
         assert_eq!(said.out, "", "nothing is sent before");
+        let tells_snapshot = said.err.contains("snapshot 'first': delete it");
+        assert_eq!(tells_snapshot, sent.contains(&"--snapshots"), "{}", said.err);
         said.could_not(&["secret", "as of commit", "was taken out of history"]);
     }
     send(&place, &["v@second"], "later");

@@ -42,17 +42,12 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// A new connection that looks at nothing yet.
-    pub(super) fn connect_alone(&self) -> Result<Connection> {
+    /// A new connection that looks at the volume's schema.
+    pub(super) fn connect(&self) -> Result<Connection> {
         let runtime = runtime()?;
         let warned = Arc::new(AtomicBool::new(false));
         let connected = tls::connect(&runtime, &self.address, &warned)?;
-        Ok(Connection::new(runtime, connected, &self.address.server, self.counts.clone(), warned))
-    }
-
-    /// A new connection that looks at the volume's schema.
-    pub(super) fn connect(&self) -> Result<Connection> {
-        let mut connection = self.connect_alone()?;
+        let mut connection = Connection::new(runtime, connected, &self.address.server, self.counts.clone(), warned);
         connection.lies_apart = self.lies_apart;
         settings::begin(&mut connection, &self.address, self.name.as_deref())?;
         connection.identity.clone_from(&self.identity);

@@ -76,7 +76,7 @@ pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option
          THEN 'remote_apply' ELSE 'on' END, false)"
     };
     let mark = new_mark();
-    let marked = marking(&mark);
+    let marked = format!("SELECT set_config('weft.session', '{mark}', false)");
     let all = format!(
         "{basics}; SELECT set_config(d.name, d.value, false) FROM (VALUES {}) AS d (name, value) \
          WHERE current_setting(d.name, true) IS NOT NULL; {marked}{synchronous}",
@@ -118,11 +118,6 @@ fn new_mark() -> String {
     format!("{process} {}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The statement that gives a session a mark.
-fn marking(mark: &str) -> String {
-    format!("SELECT set_config('weft.session', '{mark}', false)")
-}
-
 /// Transactions that must all meet the session which began the connection.
 const POOLER_PROBES: usize = 8;
 
@@ -143,8 +138,7 @@ pub(super) fn refuse_pooled(connection: &mut Connection, connector: &Connector) 
     if DIRECT.lock().contains(&address) {
         return Ok(());
     }
-    let mut other = connector.connect_alone()?;
-    other.run(WHAT, &format!("{}; {}", trust::PIN, marking(&new_mark())))?;
+    let _other = connector.connect()?;
     (0..POOLER_PROBES).try_for_each(|_| refuse_session(connection, &mark, connector))?;
     let mut direct = DIRECT.lock();
     if direct.len() < DIRECT_MAX {

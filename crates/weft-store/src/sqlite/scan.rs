@@ -160,7 +160,9 @@ impl Scan<'_> {
             Ok(())
         })?;
         self.each_inode(between, |row| {
-            if row.kind != Kind::Directory {
+            // One that was removed while it was in use is no part of a digest, and its own is that
+            // of the entries which it had.
+            if row.kind != Kind::Directory || row.nlink == 0 {
                 return Ok(());
             }
             let kept = Compared::new(self.rows);

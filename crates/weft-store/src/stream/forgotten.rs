@@ -30,6 +30,18 @@ fn refuse_part(store: &Arc<dyn Store>, header: &Header, part: &Part) -> Result<(
     if part.to.root.is_none() || part.from.is_none() && part.to.number == header.commit {
         return Ok(());
     }
+    refuse_files_of(store, part).map_err(|error| match (error, &part.snapshots[..]) {
+        (Error::Unusable(why), [snapshot, ..]) => {
+            let name = &snapshot.name;
+            let name = name.escape_ascii();
+            Error::Unusable(format!("{why}; that is the snapshot '{name}': delete it, or send without --snapshots"))
+        }
+        (error, _) => error,
+    })
+}
+
+/// The same of what is sent of files.
+fn refuse_files_of(store: &Arc<dyn Store>, part: &Part) -> Result<()> {
     let to = At::new(store.clone(), part.to.number)?;
     let Some(from) = part.from else { return refuse_any(&to) };
     let before = At::new(store.clone(), from.number)?;

@@ -401,13 +401,16 @@ fn the_past_is_the_same_whatever_the_server_knows_of_its_tables() {
     commit(&*store, &[], vec![keep()]);
     let files = |first: u8, size: u16| {
         let file = move |ino| Change::Inode { ino, size, inline: Some(vec![1]), nlink: 1 };
-        (first..first + 40).map(file).collect::<Vec<_>>()
+        (first..first + 7).map(file).collect::<Vec<_>>()
     };
     let first = commit(&*store, &files(2, 1), Vec::new());
     let then = state(&*store).expect("readable");
-    for size in 2..12 {
-        commit(&*store, &files(2, size), Vec::new());
-        commit(&*store, &files(42, size), Vec::new());
+    // Few versions are so old, and they lie in no order.
+    for ino in [5, 3, 8, 2, 7, 4, 6] {
+        commit(&*store, &[Change::Inode { ino, size: 2, inline: Some(vec![1]), nlink: 1 }], Vec::new());
+    }
+    for size in 1..250 {
+        commit(&*store, &files(9, size), Vec::new());
     }
     assert!(shows(&store, first, &then), "before");
     let schema = &address.to_string();
@@ -423,11 +426,11 @@ fn the_past_is_the_same_whatever_the_server_knows_of_its_tables() {
             all.extend(rows.iter().map(|row| row.ino));
             rows.last().map(|row| row.ino)
         } {
-            assert!(last < Ino(42), "{last:?}");
+            assert!(last < Ino(9), "{last:?}");
         }
         all
     };
     for limit in [1, 2, 3, 7, 1000] {
-        assert_eq!(numbers(limit), (1..42).map(Ino).collect::<Vec<_>>(), "{limit} at a time");
+        assert_eq!(numbers(limit), (1..9).map(Ino).collect::<Vec<_>>(), "{limit} at a time");
     }
 }

@@ -7,20 +7,28 @@ use weft_tree::{Error, Result};
 
 impl Vfs {
     /// Keeps history by `rule` from now on, or by that rule instead of another one; for `readers`,
-    /// or for those who may read it already. Refused if it is no rule; other errors as of
-    /// [`Vfs::change_history`].
+    /// or for those who may read it already. Returns the commit that says so. Refused if it is no
+    /// rule; other errors as of [`Vfs::change_history`].
     pub fn keep_history(&self, rule: &str, readers: Option<HistoryFor>) -> Result<CommitNo> {
         let rule = rule.parse::<Rule>().map_err(|why| refused(why.to_string()))?;
-        self.change_history(|_, _| {
+        let before = self.change_history(|_, _| {
             let before = self.store.history()?.map(|history| history.readers);
             let readers = readers.or(before).unwrap_or_default();
             Ok(vec![HistoryChange::Keep(rule.to_string(), readers)])
-        })
+        })?;
+        Ok(before.next())
     }
 
-    /// Keeps no history any more, and removes what there is. Refused while there are snapshots.
+    /// Keeps no history any more, and removes what there is. Returns the commit that says so, or
+    /// the last one if no history was kept. Refused while there are snapshots.
     pub fn end_history(&self) -> Result<CommitNo> {
-        self.change_history(|_, _| Ok(self.store.history()?.map(|_| HistoryChange::End).into_iter().collect()))
+        let mut was_kept = false;
+        let before = self.change_history(|_, _| {
+            let end = self.store.history()?.map(|_| HistoryChange::End);
+            was_kept = end.is_some();
+            Ok(end.into_iter().collect())
+        })?;
+        Ok(if was_kept { before.next() } else { before })
     }
 
     /// Keeps the volume as it is now, as the snapshot `name`, which nobody removes before

@@ -245,7 +245,7 @@ statements! {
     /// The first inode from $1 on that there is, or was.
     NEXT_INODE = "SELECT min(n.ino) FROM (SELECT min(f.ino) AS ino FROM fileatt f WHERE OF_VOLUME AND f.ino >= $1 \
                   UNION ALL SELECT min(h.ino) FROM fileatt_history h WHERE h.ino >= $1) n";
-    /// The same as [`INODES_AT`] where inodes lie apart: no engine steps from one to the next there.
+    /// As [`INODES_AT`], where inodes lie apart: no engine steps from one to the next there.
     INODES_AT_APART = concat!(
         inodes_at!(
             "f.ino >= $1 AND f.ino < $4 ORDER BY f.ino LIMIT $3",
