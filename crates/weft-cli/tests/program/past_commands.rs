@@ -338,6 +338,12 @@ fn the_log_of_a_file_goes_on_with_those_that_had_its_name_before() {
         let back = log("m/file");
         assert_eq!((back[0].2.as_str(), &back[1]), ("brought back", &(gone, 6, "deleted".to_owned())));
         assert_eq!(back[2..], expected);
+        step(place, "echo a >one");
+        step(place, "mv one two && echo bb >one");
+        step(place, "mv two one");
+        let twice = log("m/one").into_iter().map(|(_, size, what)| (size, what)).collect::<Vec<_>>();
+        let is_made = |change: &&(u64, String)| change.1.starts_with("made");
+        assert_eq!(twice.iter().filter(is_made).count(), 2, "{twice:?}");
     });
 }
 

@@ -169,7 +169,7 @@ pub(super) fn inodes(
 ) -> Result<Vec<(InodeRow, CommitNo)>> {
     let (mut from, end) = (inos.start.0, inos.end.0.min(i64::MAX.unsigned_abs()));
     // Its index finds one without a look at all after it.
-    if from + 1 == end && limit > 0 {
+    if end.checked_sub(from) == Some(1) && limit > 0 {
         let rows = at.ask(connection, history::INODE_AT, vec![parameter(from), at.number()])?;
         let rows = rows.first().map(version_row).transpose()?;
         return Ok(rows.map(|(inode, since, _)| (inode, since)).into_iter().collect());

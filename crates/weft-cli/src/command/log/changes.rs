@@ -10,6 +10,7 @@ use crate::shown;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::ops::Range;
 use weft_digest::{Digest, hex};
 use weft_store::{CommitNo, CommitRow, Ino, InodeRow, KeptCommits, Name, OpenOptions, Store};
@@ -138,8 +139,13 @@ impl Listing<'_> {
             changes.push(deletion);
         }
         let (mut next, mut before) = (Some(newest), asked.map_or(CommitNo(0), |known| known.commit.next()));
+        let mut listed = HashSet::new();
         while let Some(version) = next.take() {
             let (ino, own) = (version.row.ino, changes.len());
+            // All of one that had the name twice was listed at once.
+            if !listed.insert(ino) {
+                break;
+            }
             let Some(first) = self.read(version, &mut changes)? else { break };
             let Some(Known { place: asked, .. }) = asked else { break };
             let Some(taken) = self.taken_over(asked, (ino, first), before)? else { break };

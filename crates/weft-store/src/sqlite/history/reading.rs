@@ -80,7 +80,10 @@ impl<'a> Past<'a> {
                 Err(error) => return Err(error),
             }
             if ino == now {
-                present.advance()?;
+                match present.advance() {
+                    Err(_) if !rows.is_empty() => break,
+                    advanced => advanced?,
+                }
             }
             at = ino.next();
         }
