@@ -156,8 +156,9 @@ fn version_row(row: &Row) -> Result<(InodeRow, CommitNo, Option<CommitNo>)> {
     Ok((inode, since, until))
 }
 
-/// Numbers among which so many inodes are looked for at once, for each that is wanted.
-const NUMBERS_EACH: u64 = 4;
+/// Numbers among which inodes are looked for at once, for each that is wanted: inodes share the
+/// sequence of theirs with positions of entries.
+const NUMBERS_EACH: u64 = 2;
 
 /// Up to `limit` inodes as of `at` with numbers in `inos`. A question about a range takes time in
 /// proportion to all that have versions there, so a long one is asked about in parts.
