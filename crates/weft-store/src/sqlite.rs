@@ -96,8 +96,7 @@ pub fn edit(path: &std::path::Path, statements: &str) -> Result<()> {
 use crate::Name;
 use crate::digests::ZeroValues;
 use crate::error::{Error, Result};
-use crate::log::Behind;
-use crate::log::{doubt_behind, needs_log};
+use crate::log::{Behind, doubt_behind, needs_log};
 use crate::past::{
     ChangedExtent, ChangedNames, ExtentKey, History, NameKey, PastContent, PastExtent, PastName, PastStore,
     PastVersion, Pin, VersionCounts,
@@ -171,10 +170,13 @@ impl SqliteStore {
     /// Has it be known, before blocks are put into segments, that a process which ends now leaves
     /// them behind the last commit. That goes without saying while a mount has an epoch.
     fn doubt_behind(&self) -> Result<()> {
-        let header = self.header.lock().clone();
-        if needs_log(header.counters.epoch) || header.counters.epoch == 0 {
-            return Ok(());
-        }
+        let header = {
+            let header = self.header.lock();
+            if needs_log(header.counters.epoch) {
+                return Ok(());
+            }
+            header.clone()
+        };
         doubt_behind(&self.layout.log, &header)
     }
 

@@ -86,25 +86,21 @@ pub(super) struct PresentInodes<'a> {
     current: Option<(Ino, CommitNo)>,
 }
 
-/// The statement of [`PresentInodes`], which it borrows.
-pub(super) struct PresentStatement<'a>(CachedStatement<'a>);
-
-pub(super) fn inodes_between(connection: &Connection) -> Result<PresentStatement<'_>> {
+/// The statement of [`PresentInodes`].
+pub(super) fn inodes_between(connection: &Connection) -> Result<CachedStatement<'_>> {
     let statement = format!("{INODES} WHERE ino >= ?1 AND ino < ?2 ORDER BY ino");
-    Ok(PresentStatement(connection.prepare_cached(&statement).map_err(failed)?))
+    connection.prepare_cached(&statement).map_err(failed)
 }
 
-impl PresentStatement<'_> {
-    /// The inodes whose numbers are in `inos`.
-    pub(super) fn query(&mut self, inos: &Range<Ino>) -> Result<PresentInodes<'_>> {
-        let rows = self.0.query((sql(inos.start.0), sql(inos.end.0))).map_err(failed)?;
+impl<'a> PresentInodes<'a> {
+    /// Those whose numbers are in `inos`, by the statement of [`inodes_between`].
+    pub(super) fn query(between: &'a mut CachedStatement<'_>, inos: &Range<Ino>) -> Result<PresentInodes<'a>> {
+        let rows = between.query((sql(inos.start.0), sql(inos.end.0))).map_err(failed)?;
         let mut inodes = PresentInodes { rows, current: None };
         inodes.advance()?;
         Ok(inodes)
     }
-}
 
-impl PresentInodes<'_> {
     pub(super) fn advance(&mut self) -> Result<()> {
         let row = self.rows.next().map_err(failed)?;
         let numbers = |row: &Row<'_>| Ok((Ino(unsigned(row, 0)?), CommitNo(unsigned(row, 16)?)));

@@ -14,7 +14,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of files that are read at once, and most that are held; a last one may go beyond it.
 const BYTES_TOGETHER: u64 = 4 << 20;
 
-/// What was read and is not sent yet.
+/// Extents and blocks that were read and are not sent yet.
 #[derive(Default)]
 pub(super) struct Ahead {
     extents: FxHashMap<Ino, Vec<(Span, BlockRef)>>,

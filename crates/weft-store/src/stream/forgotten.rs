@@ -32,8 +32,7 @@ fn refuse_part(store: &Arc<dyn Store>, header: &Header, part: &Part) -> Result<(
     }
     refuse_files_of(store, part).map_err(|error| match (error, &part.snapshots[..]) {
         (Error::Unusable(why), [snapshot, ..]) => {
-            let name = &snapshot.name;
-            let name = name.escape_ascii();
+            let name = snapshot.name.escape_ascii();
             Error::Unusable(format!("{why}; that is the snapshot '{name}': delete it, or send without --snapshots"))
         }
         (error, _) => error,

@@ -136,9 +136,9 @@ pub(super) struct Sender<'a, 'o> {
     pub(super) from: Option<Arc<dyn Store>>,
     pub(super) out: &'a mut RecordWriter<'o>,
     keeps_digests: bool,
-    /// What is read of files before they are sent, and as of which commit: where that is asked for
-    /// by its number.
+    /// Content that is read before its files are sent.
     ahead: Ahead,
+    /// The commit that is sent, where rows are asked for by its number.
     commit: Option<CommitNo>,
     /// Blocks that were sent, each with the first of its places.
     blocks: FxHashMap<BlockId, (Ino, u64)>,

@@ -1,7 +1,7 @@
 //! Rows with one wrong column: no content is lost that a digest or the blocks prove, and none is
 //! salvaged that nothing proves.
 //!
-//! Of a volume in one file, whose rows are the same, one of five values is tried, another one in
+//! One of five values is tried of a volume in one file, whose rows are the same, another one in
 //! each column; all of them by `make soak` (WEFT_SOAK=factor).
 
 use crate::check::{database, look, sample_volume};

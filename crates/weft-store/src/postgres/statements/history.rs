@@ -57,16 +57,26 @@ macro_rules! content {
     };
 }
 
+/// Inodes as of commit $2 whose rows of the present, which `$which` selects, are of then.
+macro_rules! present_at {
+    ($which:literal) => {
+        concat!(
+            "(SELECT ",
+            attributes!("f"),
+            ", f.inline, f.since, f.sum, CAST(NULL AS bigint) AS until FROM fileatt f WHERE OF_VOLUME AND f.since <= $2 AND ",
+            $which,
+            ")"
+        )
+    };
+}
+
 /// Inodes as of commit $2, of those rows that `$present` selects, and those versions that `$past`
 /// does.
 macro_rules! inodes_at {
     ($present:literal, $past:literal) => {
         concat!(
-            "(SELECT ",
-            attributes!("f"),
-            ", f.inline, f.since, f.sum, CAST(NULL AS bigint) AS until FROM fileatt f WHERE OF_VOLUME AND f.since <= $2 AND ",
-            $present,
-            ") UNION ALL (SELECT ",
+            present_at!($present),
+            " UNION ALL (SELECT ",
             attributes!("h"),
             ", ",
             content!("$2"),
@@ -228,10 +238,8 @@ statements! {
     /// Inodes $1 to $4, a bounded range: each that has versions is found by the one before it, and
     /// its version then by the index, so that the others are not read.
     INODES_AT = concat!(
-        "(SELECT ",
-        attributes!("f"),
-        ", f.inline, f.since, f.sum, CAST(NULL AS bigint) AS until FROM fileatt f WHERE OF_VOLUME AND f.since <= $2 \
-         AND f.ino >= $1 AND f.ino < $4 ORDER BY f.ino LIMIT $3) UNION ALL (WITH RECURSIVE kept (ino) AS (\
+        present_at!("f.ino >= $1 AND f.ino < $4 ORDER BY f.ino LIMIT $3"),
+        " UNION ALL (WITH RECURSIVE kept (ino) AS (\
          SELECT min(v.ino) FROM fileatt_history v WHERE v.ino >= $1 AND v.ino < $4 \
          UNION ALL SELECT (SELECT min(v.ino) FROM fileatt_history v WHERE v.ino > k.ino AND v.ino < $4) \
          FROM kept k WHERE k.ino IS NOT NULL) SELECT ",

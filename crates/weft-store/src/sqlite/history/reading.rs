@@ -60,8 +60,8 @@ impl<'a> Past<'a> {
         let mut version = self.connection.prepare_cached(&version).map_err(failed)?;
         let kept = "SELECT min(ino) FROM fileatt_history WHERE ino >= ?1";
         let mut kept = self.connection.prepare_cached(kept).map_err(failed)?;
-        let mut present = read::inodes_between(self.connection)?;
-        let mut present = present.query(&inos)?;
+        let mut between = read::inodes_between(self.connection)?;
+        let mut present = PresentInodes::query(&mut between, &inos)?;
         let (mut rows, mut at, mut next_kept) = (Vec::new(), inos.start, None);
         while rows.len() < limit && at < inos.end {
             let now = present.ino().unwrap_or(inos.end);
