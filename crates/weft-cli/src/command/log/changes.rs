@@ -169,23 +169,12 @@ impl Listing<'_> {
         (ino, first): (Ino, CommitNo),
         before: CommitNo,
     ) -> weft_store::Result<Option<TakenOver>> {
-        let at = |position| self.kept.at(position).expect("it is counted");
-        let named = |commit| {
-            let entry = self.store.name_at(commit, asked.directory, &asked.name)?;
-            Ok::<_, weft_store::Error>(entry.map(|entry| entry.ino))
-        };
-        // It has the name at `high`, and does not have it below `low`.
-        let (mut low, mut high) = (self.kept.position(first), self.kept.position(before).saturating_sub(1));
-        while low < high {
-            let middle = low.midpoint(high);
-            match named(at(middle))? == Some(ino) {
-                true => high = middle,
-                false => low = middle + 1,
-            }
-        }
-        let Some(commit) = high.checked_sub(1).map(at) else { return Ok(None) };
-        let other = named(commit)?.filter(|other| *other != ino);
-        Ok(other.map(|other| TakenOver { other, before: commit, by: at(high) }))
+        let between = [first, before].map(|commit| self.kept.position(commit).checked_sub(1));
+        let [Some(without), Some(with)] = between else { return Ok(None) };
+        let Some([before, by]) = self.names.given(ino, asked, [without, with])? else { return Ok(None) };
+        let entry = self.store.name_at(before, asked.directory, &asked.name)?;
+        let other = entry.map(|entry| entry.ino).filter(|other| *other != ino);
+        Ok(other.map(|other| TakenOver { other, before, by }))
     }
 
     /// Adds `version` and those before it to `changes`. Returns the commit that made the first one,

@@ -88,8 +88,13 @@ impl<'a> Names<'a> {
     }
 
     /// Kept commits, one after the other, of which the first one does not have `ino` at `place` and
-    /// the second one has.
-    fn given(&self, ino: Ino, place: &Place, [mut without, mut with]: [u64; 2]) -> Result<Option<[CommitNo; 2]>> {
+    /// the second one has: between positions of kept commits of which that is so.
+    pub(super) fn given(
+        &self,
+        ino: Ino,
+        place: &Place,
+        [mut without, mut with]: [u64; 2],
+    ) -> Result<Option<[CommitNo; 2]>> {
         while with.saturating_sub(without) > 1 {
             let middle = without.midpoint(with);
             let Some(commit) = self.kept.at(middle) else { return Ok(None) };
