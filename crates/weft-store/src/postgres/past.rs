@@ -160,6 +160,10 @@ fn version_row(row: &Row) -> Result<(InodeRow, CommitNo, Option<CommitNo>)> {
 /// sequence of theirs with positions of entries.
 const NUMBERS_EACH: u64 = 2;
 
+/// The same after a part that had few, as of a tree that was removed: so many times as many, up to
+/// so many.
+const NUMBERS_MORE: (u64, u64) = (4, 1 << 13);
+
 /// Up to `limit` inodes as of `at` with numbers in `inos`. A question about a range takes time in
 /// proportion to all that have versions there, so a long one is asked about in parts.
 pub(super) fn inodes(
@@ -175,10 +179,12 @@ pub(super) fn inodes(
         let rows = rows.first().map(version_row).transpose()?;
         return Ok(rows.map(|(inode, since, _)| (inode, since)).into_iter().collect());
     }
-    let mut inodes = Vec::new();
+    let (mut inodes, mut numbers) = (Vec::new(), 0_u64);
     while from < end && inodes.len() < limit {
         let left = limit - inodes.len();
-        let part_end = from.saturating_add(NUMBERS_EACH.saturating_mul(left as u64)).min(end);
+        numbers = numbers.saturating_mul(NUMBERS_MORE.0).min(NUMBERS_MORE.1);
+        numbers = numbers.max(NUMBERS_EACH.saturating_mul(left as u64));
+        let part_end = from.saturating_add(numbers).min(end);
         let parameters = vec![parameter(from), at.number(), parameter(left as u64), parameter(part_end)];
         let statement = if connection.lies_apart { history::INODES_AT_APART } else { history::INODES_AT };
         let rows = at.ask(connection, statement, parameters)?;

@@ -37,6 +37,8 @@ const SESSION: &[(&str, &str)] = &[
     ("idle_in_transaction_session_timeout", "60000"),
     ("idle_session_timeout", "0"),
     ("intervalstyle", "postgres"),
+    // Statements about many rows look dear to the planner, and take less than to compile them.
+    ("jit", "off"),
     ("lock_timeout", "0"),
     // Rows that a policy hides are an error then, and not missing.
     ("row_security", "off"),

@@ -313,6 +313,26 @@ fn keeping_history_costs_a_commit_no_round_trip() {
 }
 
 #[test]
+fn many_inodes_that_are_gone_are_passed_over_in_few_round_trips() {
+    let address = Cluster::shared().address();
+    create(&address, &options(BlockHome::Database));
+    let store = open(&address);
+    let inos = 10..250_u8;
+    let made = |ino| Change::Inode { ino, size: 1, inline: Some(vec![1]), nlink: 1 };
+    let made = batch(&*store, &inos.clone().map(made).collect::<Vec<_>>());
+    let counters = Counters { next_id: u64::from(inos.end), ..made.counters };
+    let there = made.commit;
+    store.apply(&Batch { counters, history: vec![keep()], ..made }, Durability::Durable).expect("applied");
+    let removed = |ino| Change::RemoveInode { ino };
+    let gone = commit(&*store, &inos.clone().map(removed).collect::<Vec<_>>(), Vec::new());
+    let (range, before) = (Ino(inos.start.into())..Ino(inos.end.into()), store.round_trips().inodes);
+    assert_eq!(store.inodes_at(gone, range.clone(), 1).expect("kept"), []);
+    let took = store.round_trips().inodes - before;
+    assert!(took < 20, "{took}");
+    assert_eq!(store.inodes_at(there, range, 5000).expect("kept").len(), inos.len());
+}
+
+#[test]
 fn a_role_that_may_not_keep_versions_serves_no_volume() {
     let roles = Roles::new();
     roles.create(&options(BlockHome::Database));
