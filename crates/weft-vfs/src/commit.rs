@@ -21,8 +21,8 @@ pub(crate) use clock_watch::ClockWatch;
 pub(crate) use excluding::ExcludingState;
 pub(crate) use yielding::YieldingState;
 
-pub use history::Collected;
 use history::RoomSteps;
+pub use history::{Collected, HistoryChanged};
 use syncs::Begun;
 pub(crate) use syncs::Syncs;
 

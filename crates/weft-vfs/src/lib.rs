@@ -33,7 +33,7 @@ mod volume;
 
 pub use asker::{Asker, Asking, MAY_READ, MAY_SEARCH, MAY_WRITE, Subject, asking_user};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use commit::{ClockJump, Collected};
+pub use commit::{ClockJump, Collected, HistoryChanged};
 pub use exclusions::excluded_patterns;
 pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};

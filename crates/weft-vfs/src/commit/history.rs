@@ -39,6 +39,22 @@ pub(super) struct RoomSteps {
     yields: usize,
 }
 
+/// Commits around a change of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryChanged {
+    /// The last commit of the tree.
+    pub tree: CommitNo,
+    /// The commit of the changes, if there were any.
+    pub made: Option<CommitNo>,
+}
+
+impl HistoryChanged {
+    /// The last commit there is.
+    pub fn last(self) -> CommitNo {
+        self.made.unwrap_or(self.tree)
+    }
+}
+
 /// A part of the work of giving up the past that no kept commit sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collected {
@@ -61,12 +77,13 @@ pub struct Collected {
 
 impl Vfs {
     /// Commits all that was changed, durably, then the changes of what is kept that `make` returns
-    /// for the last commit and the time. Returns the last commit of the tree. Errors: `ReadOnly`;
-    /// those of the store, which may refuse them, and of [`Vfs::sync`].
+    /// for the last commit and the time. Returns the last commit of the tree, and that of the
+    /// changes, if there are any. Errors: `ReadOnly`; those of the store, which may refuse them,
+    /// and of [`Vfs::sync`].
     pub fn change_history(
         &self,
         make: impl FnOnce(&Header, Timestamp) -> Result<Vec<HistoryChange>>,
-    ) -> Result<CommitNo> {
+    ) -> Result<HistoryChanged> {
         if self.options.read_only {
             return Err(ErrorKind::ReadOnly.into());
         }
@@ -76,17 +93,18 @@ impl Vfs {
         let header = self.store.header()?;
         let time = self.commit_time();
         let history = make(&header, time)?;
-        if !history.is_empty() {
-            self.commit_history(&header, time, history)?;
-        }
+        let made = match history.is_empty() {
+            true => None,
+            false => Some(self.commit_history(&header, time, history)?),
+        };
         drop(turn);
         self.name_commit(target)?;
         self.refuse_lost()?;
-        Ok(header.commit)
+        Ok(HistoryChanged { tree: header.commit, made })
     }
 
-    /// Commits `history` and nothing else. The caller has the turn to commit.
-    fn commit_history(&self, header: &Header, time: Timestamp, history: Vec<HistoryChange>) -> Result<()> {
+    /// Commits `history` and nothing else. Returns the commit. The caller has the turn to commit.
+    fn commit_history(&self, header: &Header, time: Timestamp, history: Vec<HistoryChange>) -> Result<CommitNo> {
         let (commit, counters) = (header.commit.next(), header.counters);
         let is_for_others = |change: &HistoryChange| matches!(change, HistoryChange::Keep(..) | HistoryChange::End);
         let changes_readers = history.iter().any(is_for_others);
@@ -108,7 +126,7 @@ impl Vfs {
             state.named = state.durable;
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(commit)
     }
 
     /// Has history be kept by its rule as time passes, if it is time to look. What fails is tried

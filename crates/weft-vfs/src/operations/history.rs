@@ -11,24 +11,22 @@ impl Vfs {
     /// rule; other errors as of [`Vfs::change_history`].
     pub fn keep_history(&self, rule: &str, readers: Option<HistoryFor>) -> Result<CommitNo> {
         let rule = rule.parse::<Rule>().map_err(|why| refused(why.to_string()))?;
-        let before = self.change_history(|_, _| {
+        let changed = self.change_history(|_, _| {
             let before = self.store.history()?.map(|history| history.readers);
             let readers = readers.or(before).unwrap_or_default();
             Ok(vec![HistoryChange::Keep(rule.to_string(), readers)])
         })?;
-        Ok(before.next())
+        Ok(changed.last())
     }
 
     /// Keeps no history any more, and removes what there is. Returns the commit that says so, or
     /// the last one if no history was kept. Refused while there are snapshots.
     pub fn end_history(&self) -> Result<CommitNo> {
-        let mut was_kept = false;
-        let before = self.change_history(|_, _| {
+        let changed = self.change_history(|_, _| {
             let end = self.store.history()?.map(|_| HistoryChange::End);
-            was_kept = end.is_some();
             Ok(end.into_iter().collect())
         })?;
-        Ok(if was_kept { before.next() } else { before })
+        Ok(changed.last())
     }
 
     /// Keeps the volume as it is now, as the snapshot `name`, which nobody removes before
@@ -36,43 +34,47 @@ impl Vfs {
     /// taken for a time or a path, and where no history is kept.
     pub fn create_snapshot(&self, name: &str, held_until: Option<Timestamp>) -> Result<CommitNo> {
         refuse_name(name)?;
-        self.change_history(|header, made| {
+        let changed = self.change_history(|header, made| {
             if self.find_snapshot(name)?.is_some() {
                 return Err(refused(format!("there is a snapshot '{name}' already")));
             }
             let (kind, name) = (PinKind::Snapshot, name.as_bytes().to_vec());
             Ok(vec![HistoryChange::Pin(Pin { commit: header.commit, kind, name, made, held_until })])
-        })
+        })?;
+        Ok(changed.tree)
     }
 
-    /// Removes the snapshot `name`. Refused while it is held.
+    /// Removes the snapshot `name`. Returns the commit that does. Refused while it is held.
     pub fn delete_snapshot(&self, name: &str) -> Result<CommitNo> {
-        self.change_history(|_, _| {
+        let changed = self.change_history(|_, _| {
             let Pin { commit, kind, name, .. } = self.snapshot(name)?;
             Ok(vec![HistoryChange::Unpin(commit, kind, name)])
-        })
+        })?;
+        Ok(changed.last())
     }
 
-    /// Gives the snapshot `from`, with its hold, the name `to`. Refused if there is one of that
-    /// name, or if it could be taken for a time or a path.
+    /// Gives the snapshot `from`, with its hold, the name `to`. Returns the commit that does.
+    /// Refused if there is one of that name, or if it could be taken for a time or a path.
     pub fn rename_snapshot(&self, from: &str, to: &str) -> Result<CommitNo> {
         refuse_name(to)?;
-        self.change_history(|_, _| {
+        let changed = self.change_history(|_, _| {
             let Pin { commit, name, .. } = self.snapshot(from)?;
             if self.find_snapshot(to)?.is_some() {
                 return Err(refused(format!("there is a snapshot '{to}' already")));
             }
             Ok(vec![HistoryChange::Rename(commit, name, to.as_bytes().to_vec())])
-        })
+        })?;
+        Ok(changed.last())
     }
 
-    /// Holds the snapshot `name`, which nobody removes before `until`. Refused if it is held for
-    /// longer.
+    /// Holds the snapshot `name`, which nobody removes before `until`. Returns the commit that says
+    /// so. Refused if it is held for longer.
     pub fn hold_snapshot(&self, name: &str, until: Timestamp) -> Result<CommitNo> {
-        self.change_history(|_, _| {
+        let changed = self.change_history(|_, _| {
             let pin = self.snapshot(name)?;
             Ok(vec![HistoryChange::Pin(Pin { held_until: Some(until), ..pin })])
-        })
+        })?;
+        Ok(changed.last())
     }
 
     fn snapshot(&self, name: &str) -> Result<Pin> {
