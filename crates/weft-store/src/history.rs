@@ -4,6 +4,7 @@
 //! Forks, rules and thinning are functions of their arguments: no clock, no I/O and no SQL, so that
 //! both engines and a check agree. What is due asks a store what it keeps, and changes nothing.
 
+mod dropping;
 mod due;
 pub(crate) mod emptied;
 pub(crate) mod fork;
@@ -11,5 +12,6 @@ pub(crate) mod kept;
 mod rule;
 mod thinning;
 
+pub use dropping::{Dropped, dropped};
 pub use due::{due, sweeping, yielding};
 pub use rule::{Rule, RuleError};

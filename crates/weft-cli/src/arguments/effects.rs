@@ -78,6 +78,7 @@ impl Command {
             Command::History(arguments) => match &arguments.command {
                 None => true,
                 Some(HistoryCommand::Exclude(exclude)) => exclude.list,
+                Some(HistoryCommand::Set(set)) => set.dry_run,
                 Some(_) => false,
             },
             _ => false,

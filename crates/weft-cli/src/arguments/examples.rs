@@ -75,10 +75,11 @@ pub const HISTORY: &str = "\
 Examples:
     weft history photos.weft
     weft history set photos.weft 'all 1d, hourly 7d, daily 30d'
+    weft history set photos.weft 'all 1h' --dry-run
     weft history forget /mnt/photos/secret.pdf
     weft history exclude /mnt/photos 'target'
     weft history exclude /mnt/photos --list
-    weft history set photos.weft off";
+    weft history set photos.weft off --drop";
 
 pub const SNAPSHOT: &str = "\
 Examples:

@@ -25,7 +25,9 @@ pub struct History {
 pub enum HistoryCommand {
     /// Keep history from now on, by a rule; change the rule; or keep none any more
     ///
-    /// Exit code 0: it is set. 1: it could not be. 2: wrong usage.
+    /// A rule that drops commits that are kept now needs --drop, and so does 'off'. Exit code 0: it
+    /// is set, or would be. 1: it could not be, or commits would be dropped and --drop is not
+    /// given. 2: wrong usage.
     Set(SetHistory),
     /// Take the content of a file out of all history, and give back its space
     ///
@@ -88,6 +90,12 @@ pub struct SetHistory {
     /// if not given, those who may already
     #[arg(long = "for", value_name = "WHOM", value_parser = readers)]
     pub readers: Option<HistoryFor>,
+    /// Do it also if commits that are kept now will be dropped; they cannot be had back
+    #[arg(long)]
+    pub drop: bool,
+    /// Tell how many commits would be dropped, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// As JSON
     #[arg(long)]
     pub json: bool,

@@ -2,9 +2,10 @@
 
 pub(super) mod costs;
 mod excluding;
+mod setting;
 
 use super::transfer::path_as_json;
-use crate::arguments::{History as Arguments, HistoryCommand, Keeping, SetHistory};
+use crate::arguments::{History as Arguments, HistoryCommand};
 use crate::daemons;
 use crate::mounted::volume_named;
 use crate::opened::{Opened, Settings};
@@ -23,7 +24,7 @@ const FORGOTTEN_SHOWN: usize = 5;
 /// Tells what is kept of the past, or sets that.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match (&arguments.command, &arguments.volume) {
-        (Some(HistoryCommand::Set(set)), _) => change(set)?,
+        (Some(HistoryCommand::Set(set)), _) => setting::run(set)?,
         (Some(HistoryCommand::Forget(forget)), _) => super::restore::forget(&forget.path, forget.json)?,
         (Some(HistoryCommand::Exclude(exclude)), _) => excluding::run(exclude)?,
         (None, Some(volume)) => tell(volume, arguments.json)?,
@@ -181,44 +182,9 @@ fn forgotten_value(record: &ForgottenRecord) -> Value {
     value.into()
 }
 
-fn change(arguments: &SetHistory) -> Result<()> {
-    let commit = set(&arguments.volume, &arguments.rule, arguments.readers)?;
-    if arguments.json {
-        let rule = match &arguments.rule {
-            Keeping::Off => None,
-            Keeping::By(rule) => Some(rule.to_string()),
-        };
-        outln!("{:#}", json!({ "rule": rule, "commit": commit }));
-        return Ok(());
-    }
-    let volume = shown::path(&arguments.volume);
-    match &arguments.rule {
-        Keeping::Off => outln!("{volume} keeps no history"),
-        Keeping::By(rule) => outln!("{volume} keeps history: {rule}"),
-    }
-    Ok(())
-}
-
 /// Has a new volume, which nobody uses yet, keep history by `rule`.
 pub fn begin(volume: &Path, rule: &Rule, readers: Option<HistoryFor>) -> Result<()> {
     changed(volume, |vfs| vfs.keep_history(&rule.to_string(), readers)).map(drop)
-}
-
-/// Sets the rule of a volume, mounted or not. Returns the commit.
-fn set(volume: &Path, keeping: &Keeping, readers: Option<HistoryFor>) -> Result<u64> {
-    let order = match keeping {
-        Keeping::Off => "/history/off".to_owned(),
-        Keeping::By(rule) => {
-            let readers = readers.map_or("same", HistoryFor::name);
-            format!("/history/set/{}/{readers}", in_target(&rule.to_string()))
-        }
-    };
-    let set = |vfs: &Vfs| match keeping {
-        Keeping::Off => vfs.end_history(),
-        Keeping::By(rule) => vfs.keep_history(&rule.to_string(), readers),
-    };
-    let what = || format!("cannot set the history of volume {}", shown::path(volume));
-    ordered(volume, &order, set).with_context(what)
 }
 
 /// Has the daemon that uses `volume` do what `order` says, or does it by `alone` where none does.

@@ -190,6 +190,34 @@ fn history_is_told_set_and_ended_of_a_volume_that_is_not_mounted() {
     place.weft(&["check", "--read-data", "v"]).well();
 }
 
+#[test]
+fn commits_that_a_shorter_rule_drops_are_counted_first_and_go_only_if_that_is_asked_for() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        for round in 0..5 {
+            std::fs::write(place.path("m/file"), round.to_string()).unwrap();
+            place.weft(&["sync", "m"]).well();
+        }
+        let first = || place.weft(&["history", "--json", volume]).json()["first"]["commit"].as_u64().unwrap();
+        let rule = || place.weft(&["history", "--json", volume]).json()["rule"].as_str().unwrap().to_owned();
+        let (before, kept_by) = (first(), rule());
+        for named in ["m", volume] {
+            let refused = place.weft(&["history", "set", named, "off"]);
+            refused.failed(&["cannot set the history", " commits that the present rule keeps", "--drop"]);
+            let said = place.weft(&["history", "set", "--dry-run", named, "off"]).well();
+            assert!(said.contains(" would keep no history\n") && said.contains(" would be dropped\n"), "{said}");
+            let told = place.weft(&["history", "set", "--dry-run", "--json", named, "off"]).json();
+            assert!(told["commit"].is_null() && told["dropped"].as_u64() >= Some(5), "{told}");
+            let said = place.weft(&["history", "set", "--dry-run", named, "all 1y"]).well();
+            assert!(said.ends_with("no commits would be dropped\n"), "{said}");
+        }
+        assert_eq!((first(), rule()), (before, kept_by), "nothing is changed");
+        let told = place.weft(&["history", "set", "--json", "--drop", "m", "off"]).json();
+        assert!(told["commit"].as_u64() == told["oldest"]["commit"].as_u64().map(|last| last + 1), "{told}");
+        assert!(place.weft(&["history", "--json", volume]).json()["rule"].is_null());
+    });
+}
+
 /// Figures that `weft history` tells of costs: rows, bytes to yield, and bytes pinned.
 fn costs(place: &Place, volume: &str) -> (u64, u64, u64) {
     let told = place.weft(&["history", "--json", volume]).json();

@@ -229,7 +229,7 @@ fn what_was_closed_and_then_removed_stays_closed() {
         }
         assert!(closed.iter().all(|path| !may_read(path)) && may_read("marked"));
         let last = place.weft(&["info", "--json", volume]).json()["commit"].as_u64().unwrap();
-        place.weft(&["history", "set", "m", "all 1s"]).well();
+        place.weft(&["history", "set", "m", "--drop", "all 1s"]).well();
         let is_dropped = || place.weft(&["history", "--json", "m"]).json()["first"]["commit"].as_u64().unwrap() > last;
         while !is_dropped() {
             place.sh("echo x >>now").well();

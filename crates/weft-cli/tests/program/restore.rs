@@ -271,7 +271,7 @@ fn another_user_cannot_ask_the_daemon() {
 #[test]
 fn what_no_kept_commit_has_is_removed_at_once() {
     on_each_engine(&[], |place, volume| {
-        place.weft(&["history", "set", "m", "off"]).well();
+        place.weft(&["history", "set", "m", "--drop", "off"]).well();
         place.weft(&["gc", "m"]).failed(&["cannot remove dead history", "keeps no history"]);
         place.weft(&["history", "set", "m", "hourly 1d"]).well();
         fs::write(place.path("m/kept"), vec![1; 500_000]).unwrap();

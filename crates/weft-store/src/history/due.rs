@@ -72,7 +72,7 @@ fn thinned(
     let points = pins.iter().filter(|pin| pin.kind == PinKind::Point).collect::<Vec<_>>();
     let mut candidates = points.iter().map(|pin| (pin.commit, pin.made)).collect::<Vec<_>>();
     candidates.retain(|(commit, _)| *commit < history.first);
-    candidates.extend(dense(store, rule, history, now)?);
+    candidates.extend(dense(store, rule, history.first, now)?);
     let Some((last, _)) = candidates.last().copied() else { return Ok(Vec::new()) };
     let Thinned { first, points: stay } = thin(rule, now, &candidates, last);
     let stay = stay.into_iter().chain(in_use.iter().copied()).collect::<BTreeSet<_>>();
@@ -92,21 +92,31 @@ fn thinned(
     Ok(changes)
 }
 
-/// Returns [`History::first`] and the commits after it that `all` does not reach any more, with the
+/// Returns `first`, the [`History::first`], and the commits after it that `all` does not reach any more, with the
 /// one that held when its reach begins: the first ones of them, if they are many. If none of them
 /// changed the tree, `first` alone: to drop those gives nothing back and takes a commit, which
 /// would be dropped in turn, for ever, by a volume that nobody uses.
-fn dense(store: &dyn Store, rule: &Rule, history: &History, now: Timestamp) -> Result<Vec<(CommitNo, Timestamp)>> {
+pub(super) fn dense(
+    store: &dyn Store,
+    rule: &Rule,
+    first: CommitNo,
+    now: Timestamp,
+) -> Result<Vec<(CommitNo, Timestamp)>> {
     // There is none before the earliest time.
     let horizon = Timestamp(i64::try_from(rule.dense().horizon(now)).unwrap_or(i64::MIN));
-    let end = store.commit_at(horizon)?.map_or(history.first, |row| row.number.max(history.first));
-    let count = (end.0 - history.first.0 + 1).min(COMMITS_MAX);
-    let mut commits = store.commits(history.first, usize::try_from(count).expect("few"))?;
+    let end = store.commit_at(horizon)?.map_or(first, |row| row.number.max(first));
+    let count = (end.0 - first.0 + 1).min(COMMITS_MAX);
+    let mut commits = store.commits(first, usize::try_from(count).expect("few"))?;
     commits.retain(|row| row.number <= end);
     if count < COMMITS_MAX && commits.windows(2).all(|pair| pair[0].op == pair[1].op) {
         commits.truncate(1);
     }
     Ok(commits.into_iter().map(|row| (row.number, row.time)).collect())
+}
+
+/// True if `page`, of [`dense`], is as long as one may be: there may be more.
+pub(super) fn is_whole(page: &[(CommitNo, Timestamp)]) -> bool {
+    page.len() as u64 == COMMITS_MAX
 }
 
 #[cfg(test)]

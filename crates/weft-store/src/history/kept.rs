@@ -116,16 +116,7 @@ impl Kept {
     }
 
     fn end(&mut self) -> Result<()> {
-        let snapshots = self.pins.values().filter(|pin| pin.kind == PinKind::Snapshot);
-        let names = snapshots.map(|pin| String::from_utf8_lossy(&pin.name)).collect::<Vec<_>>();
-        if !names.is_empty() {
-            let named = names.iter().take(NAMED_MAX).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
-            let more = names.len().saturating_sub(NAMED_MAX);
-            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-            return Err(Error::Unusable(format!(
-                "history cannot end while there are snapshots: {named}{more}; delete them first"
-            )));
-        }
+        refuse_end(self.pins.values().filter(|pin| pin.kind == PinKind::Snapshot))?;
         self.is_ended |= self.history.take().is_some();
         self.pins.clear();
         Ok(())
@@ -187,4 +178,16 @@ impl Kept {
         let gaps = kept.windows(2).map(|pair| (pair[0], pair[1])).filter(|(_, end)| *end > history.swept);
         (self.forget, gaps.collect())
     }
+}
+
+/// Refuses that history ends while there are `snapshots`.
+pub(super) fn refuse_end<'a>(snapshots: impl Iterator<Item = &'a Pin>) -> Result<()> {
+    let names = snapshots.map(|pin| String::from_utf8_lossy(&pin.name)).collect::<Vec<_>>();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let named = names.iter().take(NAMED_MAX).map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let more = names.len().saturating_sub(NAMED_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Err(Error::Unusable(format!("history cannot end while there are snapshots: {named}{more}; delete them first")))
 }
