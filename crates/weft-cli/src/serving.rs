@@ -134,6 +134,7 @@ impl Open {
             // After a re-exec programs wait for it, too.
             wait: if is_reexec() { Duration::MAX } else { self.wait.map_or(unsaid.wait, Duration::from_secs) },
             patience: self.patience.map_or(unsaid.patience, Duration::from_secs),
+            is_given_up: weft_vfs::is_requester_killed,
             purpose,
             tell: |what| tracing::info!("{what}"),
             loss: if self.accept_loss { Loss::Accept } else { Loss::Refuse },

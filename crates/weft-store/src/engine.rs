@@ -93,6 +93,8 @@ pub struct OpenOptions {
     pub wait: Duration,
     /// Time that operations wait for a server that has gone before they fail.
     pub patience: Duration,
+    /// Returns true if whoever waits for what the calling thread reads from a server was killed.
+    pub is_given_up: fn() -> bool,
     /// Cache of blocks on a local disk, if any.
     pub disk_cache: Option<DiskCacheOptions>,
     /// The action to take where synced operations are lost.
@@ -107,7 +109,8 @@ impl Default for OpenOptions {
     fn default() -> OpenOptions {
         let (lease, patience) = (Duration::from_secs(15), Duration::from_secs(60));
         let (loss, purpose) = (Loss::Refuse, String::new());
-        OpenOptions { lease, wait: Duration::ZERO, patience, disk_cache: None, loss, purpose, tell: |_| () }
+        let (wait, disk_cache) = (Duration::ZERO, None);
+        OpenOptions { lease, wait, patience, is_given_up: || false, disk_cache, loss, purpose, tell: |_| () }
     }
 }
 

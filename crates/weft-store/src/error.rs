@@ -61,6 +61,9 @@ pub enum Error {
     /// The connection broke while a commit was on its way, which has not happened so far.
     #[error("the connection to the database broke before the commit")]
     Interrupted,
+    /// Whoever waited for the server was killed.
+    #[error("the program that waited for the server was killed")]
+    GivenUp,
     /// Another process holds the volume, by its lease.
     #[error("{0}")]
     Held(String),
@@ -107,7 +110,7 @@ impl Error {
             Error::Sqlite { source, .. } => sqlite_kind(source),
             Error::Postgres { source, .. } => postgres_kind(source),
             Error::Interrupted => ErrorKind::Conflict,
-            Error::NotDurable(_) | Error::Unconfirmed => ErrorKind::Unavailable,
+            Error::NotDurable(_) | Error::Unconfirmed | Error::GivenUp => ErrorKind::Unavailable,
             Error::Corrupt(_) | Error::Lost(_) => ErrorKind::Corrupt,
             Error::Held(_) | Error::Locked(_) => ErrorKind::Locked,
             Error::Unusable(_) | Error::Stream(_) => ErrorKind::Unusable,
@@ -136,6 +139,7 @@ impl Error {
             Error::Postgres { source, .. } => source.code().is_none() || tells_the_end(source),
             Error::Io { .. }
             | Error::Sqlite { .. }
+            | Error::GivenUp
             | Error::Held(_)
             | Error::NotDurable(_)
             | Error::Corrupt(_)

@@ -13,6 +13,7 @@ mod convert;
 mod costs;
 mod digests;
 mod engine;
+mod given_up;
 mod identity;
 mod intents;
 mod keep;
@@ -73,6 +74,7 @@ use crate::store::{
 };
 use connection::{Call, Connection};
 use digests::{Known, Rows, Stored};
+use given_up::{IsGivenUp, never};
 use lease::Lease;
 use open::Connector;
 use parking_lot::Mutex;
@@ -111,6 +113,8 @@ pub struct PostgresStore {
     loss: crate::log::Loss,
     /// Time to wait for a server that has gone.
     patience: Duration,
+    /// Tells whether whoever waits for this thread's reading was killed.
+    is_given_up: IsGivenUp,
     /// Ended last: nobody else may have the volume before all is done. None of a store that only
     /// reads.
     lease: Option<Lease>,
@@ -173,13 +177,21 @@ impl PostgresStore {
     }
 
     /// A new connection to a server that has all that was committed, as soon as there can be one.
-    #[expect(clippy::disallowed_methods, reason = "what is waited for is a server, which no test's clock moves")]
     fn reconnect(&self) -> Result<Connection> {
+        self.reconnect_unless(never)
+    }
+
+    /// The same, but the wait ends when it `is_given_up`.
+    #[expect(clippy::disallowed_methods, reason = "what is waited for is a server, which no test's clock moves")]
+    fn reconnect_unless(&self, is_given_up: IsGivenUp) -> Result<Connection> {
         let began = Instant::now();
         let mut pause = Duration::from_millis(50);
         loop {
-            match self.connect() {
+            match self.connect_unless(is_given_up) {
                 Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < self.patience => {
+                    if is_given_up() {
+                        return Err(Error::GivenUp);
+                    }
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
@@ -189,7 +201,11 @@ impl PostgresStore {
     }
 
     fn connect(&self) -> Result<Connection> {
-        let mut connection = self.connector.connect()?;
+        self.connect_unless(never)
+    }
+
+    fn connect_unless(&self, is_given_up: IsGivenUp) -> Result<Connection> {
+        let mut connection = self.connector.connect_unless(is_given_up)?;
         self.refuse_other(&mut connection)?;
         Ok(connection)
     }
@@ -230,15 +246,18 @@ impl PostgresStore {
         let kept = self.readers.lock().pop();
         let mut connection = match kept {
             Some(connection) => connection,
-            None => self.reconnect()?,
+            None => self.reconnect_unless(self.is_given_up)?,
         };
         connection.count_as(class);
         let mut result = read(&mut connection);
         let began = Instant::now();
         while result.is_err() && connection.is_closed() && began.elapsed() < self.patience {
+            if (self.is_given_up)() {
+                return Err(Error::GivenUp);
+            }
             // The others broke with it.
             self.readers.lock().retain(|other| !other.is_closed());
-            connection = self.reconnect()?;
+            connection = self.reconnect_unless(self.is_given_up)?;
             connection.count_as(class);
             result = read(&mut connection);
         }

@@ -26,6 +26,7 @@ mod requester;
 mod restore;
 mod secrets;
 pub mod shares;
+pub mod signals;
 mod state;
 mod stats;
 mod user;
@@ -40,7 +41,7 @@ pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decode as decode_entries};
 pub use options::{AtimePolicy, HISTORY_NAME, Options};
 pub use past::{Lasting, MovingName, PAST_NODE_BYTES, PastInode, PastNode};
-pub use requester::{Requester, request_number, requester, set_requester};
+pub use requester::{Requester, is_requester_killed, request_number, requester, set_requester};
 pub use restore::{
     DeletedName, DeletedNames, Effect, ForgottenRecord, PathEffect, RestoreError, RestoreReport, RestoreRequest,
     Target, Usage, UsageBelow, deleted_names, forgotten_records, last_commit_with, usage_below,

@@ -1,5 +1,6 @@
 //! The request that a thread serves.
 
+use crate::signals::is_killed;
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,6 +42,11 @@ pub fn set_requester(requester: Requester) {
 /// Returns for whom this thread works.
 pub fn requester() -> Requester {
     REQUESTER.get()
+}
+
+/// True if the program for which this thread works was killed, and waits for that alone.
+pub fn is_requester_killed() -> bool {
+    requester().thread.is_some_and(is_killed)
 }
 
 /// The user for whom this thread works.

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -349,6 +350,31 @@ fn health_tells_that_the_database_is_away_and_that_it_is_back() {
     assert!(place.weft(&["sync", &url]).well().contains("are committed (commit "));
     place.umount();
     assert!(!socket.exists());
+}
+
+#[test]
+fn a_program_that_waits_for_a_database_that_is_away_can_be_killed() {
+    let Some(place) = Place::to_mount() else { return };
+    let cluster = Cluster::start("-c fsync=off");
+    let url = cluster.url();
+    place.weft(&["init", &url]).well();
+    place.directory("m");
+    let mount = || place.weft(&["mount", &url, "m", "--patience", "36000", "--log", "log"]).well();
+    mount();
+    std::fs::write(place.path("m/file"), "served").unwrap();
+    place.umount();
+    mount();
+    cluster.tell("stop");
+    let mut reader = Command::new("cat").arg(place.path("m/file")).stdout(Stdio::null()).spawn().unwrap();
+    let waits_for = PathBuf::from(format!("/proc/{}/wchan", reader.id()));
+    while !std::fs::read_to_string(&waits_for).unwrap().contains("request_wait") {
+        std::thread::yield_now();
+    }
+    reader.kill().unwrap();
+    assert_eq!(reader.wait().unwrap().signal(), Some(9));
+    cluster.tell("start");
+    assert_eq!(std::fs::read_to_string(place.path("m/file")).unwrap(), "served");
+    place.umount();
 }
 
 /// The renewal of the lease notices it: nothing else asks the server.

@@ -29,6 +29,7 @@ use weft_store::Ino;
 use weft_transform::interrupt::{self, PERIOD};
 use weft_tree::{ErrorKind, Result};
 use weft_users::whose;
+use weft_vfs::signals::is_ending;
 use weft_vfs::{Requester, Vfs, largest, requester};
 
 /// Interruptions that are remembered of requests which nobody knows: they came before them, or
@@ -453,38 +454,6 @@ impl Drop for Done {
     }
 }
 
-/// Signals that programs get without wanting what they wait for to fail: a child has ended, a timer
-/// of a profiler, a window's size, job control.
-const HARMLESS: [i32; 10] = [
-    libc::SIGCHLD,
-    libc::SIGCONT,
-    libc::SIGSTOP,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGURG,
-    libc::SIGVTALRM,
-    libc::SIGPROF,
-    libc::SIGWINCH,
-];
-
-/// True if `thread` was sent a signal that is to end its wait (proc_pid_status(5)). Also true for a
-/// thread without a readable status: it may have ended.
-fn is_ending(thread: u32) -> bool {
-    let Ok(status) = std::fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
-    let harmless = HARMLESS.iter().fold(0u64, |all, signal| all | 1 << (signal - 1));
-    pending(&status).is_none_or(|pending| pending & !harmless != 0)
-}
-
-/// Signals that wait to be delivered, as bits.
-fn pending(status: &str) -> Option<u64> {
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        u64::from_str_radix(line.strip_prefix(':')?.trim(), 16).ok()
-    };
-    Some((set("SigPnd")? | set("ShdPnd")?) & !set("SigBlk")? & !set("SigIgn")?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -514,21 +483,5 @@ mod tests {
         let taken = lane.taken.lock();
         assert!(taken.all == 0 && taken.users.is_empty() && taken.hosts.is_empty());
         assert_eq!([1, 2, 3, 4].map(|threads| Lane::new(threads).all_max), [1, 1, 2, 3]);
-    }
-
-    #[test]
-    fn signals_that_programs_get_all_the_time_end_nothing() {
-        let status = |pending: u64, shared: u64| {
-            format!(
-                "Name:\tx\nSigPnd:\t{pending:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t{:016x}\nSigIgn:\t{:016x}\n",
-                2,
-                1 << 12
-            )
-        };
-        assert_eq!(pending(&status(1 << 8, 1 << 12)), Some(1 << 8));
-        assert_eq!(pending(&status(2, 1 << 16)), Some(1 << 16));
-        assert_eq!(pending("Name:\tx\n"), None);
-        assert!(!is_ending(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()));
-        assert!(is_ending(u32::MAX));
     }
 }

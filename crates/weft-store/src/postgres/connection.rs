@@ -4,11 +4,12 @@
 //! to be woken for each. Statements are prepared at their first use; several go out together and
 //! cost one round trip.
 
+use super::given_up::{IsGivenUp, given_up};
 use super::identity::{self, Identity};
 use crate::error::{Error, Result, tells_the_end};
 use crate::round_trips::{Class, Counts};
 use bytes::Bytes;
-use futures_util::future::{FusedFuture, OptionFuture, join, maybe_done, try_join_all};
+use futures_util::future::{Fuse, FusedFuture, OptionFuture, join, maybe_done, try_join_all};
 use futures_util::{FutureExt, SinkExt, TryStreamExt};
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -101,26 +102,39 @@ pub(super) struct Connection {
     /// True if each file's rows may lie on a node of their own, so that no join reaches those of
     /// another file.
     pub(super) lies_apart: bool,
+    /// Tells whether whoever waits for what is read was killed: then the connection is closed.
+    is_given_up: IsGivenUp,
 }
 
 fn failed(what: &'static str, server: &Arc<str>) -> impl Fn(tokio_postgres::Error) -> Error {
     move |source| Error::Postgres { what, server: server.clone(), source }
 }
 
-/// Has `driver` send and receive until `future` is there.
-fn drive<T>(runtime: &Runtime, driver: &mut Driver, future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    runtime.block_on(poll_fn(|context| {
-        loop {
-            if let Poll::Ready(value) = future.as_mut().poll(context) {
-                return Poll::Ready(value);
+/// Has `driver` send and receive until `future` is there, or until it `is_given_up`, which closes
+/// the connection.
+fn drive<T>(runtime: &Runtime, (driver, is_given_up): (&mut Driver, IsGivenUp), future: impl Future<Output = T>) -> T {
+    runtime.block_on(async {
+        let (mut future, mut end) = (pin!(future), pin!(given_up(is_given_up)));
+        poll_fn(|context| {
+            loop {
+                if let Poll::Ready(value) = future.as_mut().poll(context) {
+                    return Poll::Ready(value);
+                }
+                // Closed, it has told those that wait.
+                if driver.is_terminated() {
+                    return Poll::Pending;
+                }
+                if driver.as_mut().poll(context).is_ready() {
+                    continue;
+                }
+                if end.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                *driver = Box::pin(Fuse::<Driving>::terminated());
             }
-            // Closed, it has told those that wait.
-            if driver.is_terminated() || driver.as_mut().poll(context).is_pending() {
-                return Poll::Pending;
-            }
-        }
-    }))
+        })
+        .await
+    })
 }
 
 /// The rows of `call`, one of those `prepared` or to be sent once.
@@ -175,7 +189,7 @@ impl Connection {
         (client, driver): (Client, Driving),
         server: &Arc<str>,
         counts: Arc<Counts>,
-        warned: Arc<AtomicBool>,
+        (warned, is_given_up): (Arc<AtomicBool>, IsGivenUp),
     ) -> Connection {
         let (driver, prepared) = (Box::pin(driver.fuse()), HashMap::new());
         Connection {
@@ -193,6 +207,7 @@ impl Connection {
             compares: false,
             is_ending: false,
             lies_apart: false,
+            is_given_up,
         }
     }
 
@@ -225,7 +240,7 @@ impl Connection {
     /// Runs statements without parameters, in one string.
     pub(super) fn run(&mut self, what: &'static str, statements: &str) -> Result<()> {
         self.count();
-        let run = drive(&self.runtime, &mut self.driver, self.client.batch_execute(statements));
+        let run = drive(&self.runtime, (&mut self.driver, self.is_given_up), self.client.batch_execute(statements));
         self.noted(run.map_err(failed(what, &self.server)))
     }
 
@@ -256,7 +271,8 @@ impl Connection {
         let text = |statement| identity.map_or_else(|| identity::without(statement), |own| own.put_into(statement));
         let texts = missing.iter().map(|statement| text(statement)).collect::<Vec<_>>();
         let all = try_join_all(texts.iter().map(|text| self.client.prepare(text)));
-        let prepared = drive(&self.runtime, &mut self.driver, all).map_err(failed(what, &self.server));
+        let prepared =
+            drive(&self.runtime, (&mut self.driver, self.is_given_up), all).map_err(failed(what, &self.server));
         match self.noted(prepared) {
             Ok(prepared) => {
                 self.prepared.extend(missing.into_iter().cloned().zip(prepared));
@@ -354,7 +370,7 @@ impl Connection {
                     answer => visit(answer),
                 }
             });
-        drive(&self.runtime, &mut self.driver, all);
+        drive(&self.runtime, (&mut self.driver, self.is_given_up), all);
         self.is_ending |= is_ending;
         if !held.is_empty() && failure.is_ok() {
             self.refuse_other()?;
@@ -367,7 +383,8 @@ impl Connection {
     fn refuse_other(&mut self) -> Result<()> {
         let Some(identity) = self.identity.clone().filter(|_| !self.is_closed()) else { return Ok(()) };
         self.count();
-        let asked = drive(&self.runtime, &mut self.driver, self.client.batch_execute(identity.question()));
+        let asked =
+            drive(&self.runtime, (&mut self.driver, self.is_given_up), self.client.batch_execute(identity.question()));
         asked.err().and_then(|error| identity.refused(&error)).map_or(Ok(()), Err)
     }
 
@@ -421,7 +438,7 @@ impl Connection {
             }
             Ok(())
         };
-        drive(&self.runtime, &mut self.driver, all)?;
+        drive(&self.runtime, (&mut self.driver, self.is_given_up), all)?;
         // Behind any statement it is asked which volume was read.
         self.query(what, "SELECT 1", Vec::new()).map(drop)
     }
@@ -446,7 +463,8 @@ impl Connection {
             }
             sink.as_mut().finish().await
         };
-        let copied = drive(&self.runtime, &mut self.driver, copy).map_err(failed(what, &self.server));
+        let copied =
+            drive(&self.runtime, (&mut self.driver, self.is_given_up), copy).map_err(failed(what, &self.server));
         self.noted(copied)
     }
 }

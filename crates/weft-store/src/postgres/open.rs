@@ -3,6 +3,7 @@
 use super::PostgresStore;
 use super::address::Address;
 use super::connection::{Connection, runtime};
+use super::given_up::{IsGivenUp, never};
 use super::identity::Identity;
 use super::lease::{Holder, Lease};
 use super::own::OwnTables;
@@ -44,10 +45,16 @@ pub(super) struct Connector {
 impl Connector {
     /// A new connection that looks at the volume's schema.
     pub(super) fn connect(&self) -> Result<Connection> {
+        self.connect_unless(never)
+    }
+
+    /// The same, but connecting ends when it `is_given_up`, and so do waits for answers.
+    pub(super) fn connect_unless(&self, is_given_up: IsGivenUp) -> Result<Connection> {
         let runtime = runtime()?;
         let warned = Arc::new(AtomicBool::new(false));
-        let connected = tls::connect(&runtime, &self.address, &warned)?;
-        let mut connection = Connection::new(runtime, connected, &self.address.server, self.counts.clone(), warned);
+        let connected = tls::connect(&runtime, &self.address, (&warned, is_given_up))?;
+        let (counts, ends) = (self.counts.clone(), (warned, is_given_up));
+        let mut connection = Connection::new(runtime, connected, &self.address.server, counts, ends);
         connection.lies_apart = self.lies_apart;
         settings::begin(&mut connection, &self.address, self.name.as_deref())?;
         connection.identity.clone_from(&self.identity);
@@ -392,6 +399,7 @@ fn store(
         connector,
         loss: options.loss,
         patience: options.patience,
+        is_given_up: options.is_given_up,
         lease,
     }))
 }

@@ -3,7 +3,9 @@
 
 use super::address::{Address, Tls, TlsMode};
 use super::connection::Driving;
+use super::given_up::{IsGivenUp, given_up};
 use crate::error::{Error, Result};
+use futures_util::future::{Either, select};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -13,6 +15,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use std::future::poll_fn;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Poll, ready};
@@ -23,13 +26,17 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// Connects as `address` asks for. A warning that comes is noted in `warned`.
-pub(super) fn connect(runtime: &Runtime, address: &Address, warned: &Arc<AtomicBool>) -> Result<(Client, Driving)> {
+/// Connects as `address` asks for, until it is given up. A warning that comes is noted.
+pub(super) fn connect(
+    runtime: &Runtime,
+    address: &Address,
+    ends: (&Arc<AtomicBool>, IsGivenUp),
+) -> Result<(Client, Driving)> {
     let mode = address.tls.mode;
     // An address that is given besides is where the connection goes.
     let is_local = address.config.get_hostaddrs().is_empty()
         && address.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
-    let plain = || connect_with(runtime, address, SslMode::Disable, None, warned);
+    let plain = || connect_with(runtime, address, SslMode::Disable, None, ends);
     // A socket on this machine needs no protection, and PostgreSQL offers none there.
     if is_local || mode == TlsMode::Disable {
         return plain();
@@ -40,7 +47,7 @@ pub(super) fn connect(runtime: &Runtime, address: &Address, warned: &Arc<AtomicB
         return Ok(connected);
     }
     let offered = if mode == TlsMode::Prefer { SslMode::Prefer } else { SslMode::Require };
-    let connected = connect_with(runtime, address, offered, Some(client(&address.tls)?), warned);
+    let connected = connect_with(runtime, address, offered, Some(client(&address.tls)?), ends);
     match connected {
         // The server offers protection and then wants none of us who ask for it.
         Err(error) if mode == TlsMode::Prefer && is_refused(&error) => plain().or(Err(error)),
@@ -62,12 +69,12 @@ fn connect_with(
     address: &Address,
     mode: SslMode,
     tls: Option<ClientConfig>,
-    warned: &Arc<AtomicBool>,
+    (warned, is_given_up): (&Arc<AtomicBool>, IsGivenUp),
 ) -> Result<(Client, Driving)> {
     let failed = |source| Error::Postgres { what: "cannot connect", server: address.server.clone(), source };
     let mut config = address.config.clone();
     config.ssl_mode(mode);
-    runtime.block_on(async {
+    let connecting = async {
         match tls {
             None => {
                 let (client, driver) = config.connect(NoTls).await.map_err(failed)?;
@@ -77,6 +84,12 @@ fn connect_with(
                 let (client, driver) = config.connect(MakeRustlsConnect::new(tls)).await.map_err(failed)?;
                 Ok((client, driving(driver, warned.clone())))
             }
+        }
+    };
+    runtime.block_on(async {
+        match select(pin!(connecting), pin!(given_up(is_given_up))).await {
+            Either::Left((connected, _)) => connected,
+            Either::Right(((), _)) => Err(Error::GivenUp),
         }
     })
 }
