@@ -53,16 +53,33 @@ impl Server {
         let offset = self.place(seen, opened, offset, appends)?;
         let writer = self.writer(header, seen, flags & WRITE_KILL_SUIDGID != 0);
         let again = || self.seen(ino, opened, flags & WRITE_LOCKOWNER != 0);
-        let written = unless_popped((ino, seen), again, |seen| self.vfs.write(seen, offset, data, writer));
+        let asks_for_end = appends && !opened.is_draft() && self.is_sent_in_order(flags, open_flags);
+        let written = unless_popped((ino, seen), again, |seen| match asks_for_end {
+            true => self.vfs.write_at_end(seen, offset, data, writer),
+            false => self.vfs.write(seen, offset, data, writer).map(|privileges| (privileges, offset)),
+        });
+        if let Some((_, began)) = written.as_ref().ok().filter(|(_, began)| *began != offset) {
+            // The kernel has cached it elsewhere.
+            self.links.forget_content(ino, (*began).min(offset)..u64::MAX);
+        }
         if flags & WRITE_CACHE != 0 {
             self.passed_on(ino, offset..offset.saturating_add(data.len() as u64), written.as_ref().err());
         }
-        if written? == Privileges::Dropped {
+        if written?.0 == Privileges::Dropped {
             self.attributes_changed(ino);
         }
         reply.u32(u32::try_from(data.len()).expect("its length is one of 32 bits"));
         reply.u32(0);
         Ok(())
+    }
+
+    /// True if the kernel sends parts of one write one after the other, as it got them from a
+    /// program: so the first byte of one that appends belongs at the end of the file. The kernel
+    /// takes the end to be where it saw it last, and asks nobody, though an NFS client or a
+    /// restoration may have moved it.
+    fn is_sent_in_order(&self, flags: u32, open_flags: u32) -> bool {
+        let is_direct = open_flags.cast_signed() & libc::O_DIRECT != 0;
+        !is_direct && flags & WRITE_CACHE == 0 && !self.options.writeback
     }
 
     /// Notes that the kernel has written back its cached `range` of `ino`, or that this failed.

@@ -40,6 +40,37 @@ impl Vfs {
         }
     }
 
+    /// Writes all of `data` at the end of file `ino` (POSIX write() with O_APPEND), which the
+    /// writer takes to be at `offset`: somebody else may have moved it. Returns also where it was.
+    /// Errors as of [`Vfs::write`].
+    pub fn write_at_end(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        writer: impl Into<Writer>,
+    ) -> Result<(Privileges, u64)> {
+        let (time, writer, mut end) = (self.now(), writer.into(), offset);
+        loop {
+            let shared = Data::shared_copy(end, data, self.block_size);
+            let written = self.try_change(|state| {
+                let size = state.tree.file(ino)?.row.size;
+                if size != end {
+                    return Ok(Err(size));
+                }
+                state.write(ino, end, Data::of(shared.as_ref(), data), writer, time).map(Ok)
+            });
+            match written {
+                Ok(Ok(privileges)) => return Ok((privileges, end)),
+                Ok(Err(size)) => end = size,
+                Err(Refusal::Opaque) => {
+                    return Ok((self.opaque.write(self, ino, offset, data, writer)?, offset));
+                }
+                Err(refusal) => return Err(refusal.into()),
+            }
+        }
+    }
+
     /// Allocates, punches or zeroes a range (Linux fallocate(2)). Allocating reserves nothing
     /// ahead: space is checked, then found by the writes. Times move and privileges are lost as by
     /// a write of one in the file's group, also where nothing else changes. `Invalid` (empty

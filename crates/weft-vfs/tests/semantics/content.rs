@@ -30,6 +30,18 @@ fn a_sparse_file_may_be_as_long_as_an_offset_can_say() {
 }
 
 #[test]
+fn what_appends_is_written_at_the_end_wherever_the_writer_takes_it_to_be() {
+    let volume = Volume::new();
+    let ino = volume.file("file");
+    volume.write(ino, 0, b"12345");
+    for (taken, data, end) in [(5, "67", 5), (3, "89", 7), (100, "ab", 9), (0, "", 11)] {
+        let (_, began) = volume.vfs.write_at_end(ino, taken, data.as_bytes(), false).expect("written");
+        assert_eq!(began, end);
+    }
+    assert_eq!(volume.read(ino, 0, 100), b"123456789ab");
+}
+
+#[test]
 fn seeking_finds_data_and_holes_before_and_after_commits() {
     let mut volume = Volume::new();
     let ino = volume.file("file");
