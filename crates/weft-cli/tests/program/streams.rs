@@ -7,6 +7,7 @@ use crate::place::{Place, Said};
 use crate::served::{ended, serving};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use weft_testkit::Cluster;
@@ -130,6 +131,21 @@ fn a_busy_mount_is_sent_and_what_changed_follows() {
     let at = |volume: &str, at: &str| place.weft(&["digest", "--at", at, &format!("{volume}:")]).well();
     let first = place.weft(&["history", "--json", "w"]).json()["first"]["commit"].as_u64().unwrap();
     assert_eq!(at("w", &format!("@{first}"))[..64], at("v", "sunday")[..64]);
+}
+
+#[test]
+fn a_file_as_long_as_one_may_be_is_sent_with_the_others() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.mount();
+    let last = (1 << 63) - (64 << 10);
+    File::create(place.path("m/long")).unwrap().write_all_at(b"x", last).unwrap();
+    fs::write(place.path("m/other"), "other").unwrap();
+    place.umount();
+    send(&place, &["v"], "stream");
+    receive(&place, &["copy"], "stream").well();
+    assert_eq!(digest(&place, "copy"), digest(&place, "v"));
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl<'a> Pending<'a> {
         self.refuse_place(row, span, length)?;
         let length_for = u32::try_from(length).map_or(span.length, Span::length_for);
         let is_block = length > 0 && base.is_multiple_of(length_for.into());
-        if !is_block || base > i64::MAX.unsigned_abs() - u64::from(self.block_size) {
+        if !is_block || base > i64::MAX.unsigned_abs() {
             return Err(wrong(&format!("inode {} has a block that is none", row.ino.0)));
         }
         if self.is_there {
