@@ -16,6 +16,7 @@ use crate::operations::{SYMLINK, check_target};
 use crate::refusal::Refusal;
 use crate::state::State;
 use crate::volume::Vfs;
+use std::ops::Range;
 use weft_block::Rope;
 use weft_store::{Cookie, Ino, Kind, Name, Timestamp};
 use weft_tree::{
@@ -292,6 +293,8 @@ impl User<'_> {
         let _asking = self.asks();
         let time = self.vfs.now();
         let mut writer = Writer::Stranger;
+        let range = offset..offset.saturating_add(data.len() as u64);
+        self.have_written_back(file, &range);
         let shared = Data::shared_copy(offset, data, self.vfs.block_size);
         let changed = self.change(file, |state, ino| {
             if state.tree.inode(ino)?.row.kind != Kind::Transformation {
@@ -308,9 +311,20 @@ impl User<'_> {
             }
             changed => changed?,
         };
-        let range = offset..offset.saturating_add(data.len() as u64);
         self.vfs.announce([Change::Content { ino: file.ino, range }]);
         Ok(changed)
+    }
+
+    /// Has what programs changed in pages that they have mapped written, if this user may write to
+    /// `file`: a kernel writes all of a page, and would do so over what this user writes in it.
+    fn have_written_back(&self, file: FileId, range: &Range<u64>) {
+        let may_write = self.vfs.run(|state| {
+            let ino = state.known(file)?;
+            state.permit_opened(self.who, ino, Access::WRITE)
+        });
+        if may_write.is_ok() {
+            self.vfs.announce([Change::Content { ino: file.ino, range: range.clone() }]);
+        }
     }
 
     /// Makes a file in directory `parent` and sets `changes` on it; or takes one that is there. As

@@ -2,13 +2,13 @@
 //! others.
 
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use weft_store::log::IntentLog;
 use weft_store::memory::MemoryStore;
 use weft_store::{BlockHome, Ino, Kind, Store, Timestamp, VolumeOptions, sqlite};
 use weft_vfs::{
     Caller, Change, Credentials, ErrorKind, FileId, Holds, IfExists, MakeNode, ManualClock, Observer, Options,
-    SetAttributes, Vfs,
+    Privileges, SetAttributes, Vfs,
 };
 
 const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
@@ -95,7 +95,8 @@ fn whoever_holds_an_inode_is_told_what_users_change_about_it_and_of_nothing_else
     assert_eq!(taken(), [], "nobody was told of the file");
     vfs.lookup(HOLDING, Ino::ROOT, b"file").expect("found");
     user.write(file, 2, b"text").expect("written");
-    assert_eq!(taken(), [Change::Content { ino: file.ino, range: 2..6 }]);
+    let change = Change::Content { ino: file.ino, range: 2..6 };
+    assert_eq!(taken(), [change.clone(), change], "before it and after it");
     user.set_attributes(file, SetAttributes { size: Some(1), ..SetAttributes::default() }, |_| true).expect("cut");
     assert_eq!(taken(), [Change::Content { ino: file.ino, range: 1..u64::MAX }]);
     user.set_attributes(file, SetAttributes { permissions: Some(0), ..SetAttributes::default() }, |_| true)
@@ -107,6 +108,36 @@ fn whoever_holds_an_inode_is_told_what_users_change_about_it_and_of_nothing_else
     assert!(taken().contains(&Change::Attributes { ino: file.ino }), "it has no name any more");
     vfs.write(file.ino, 0, b"its own", false).expect("written");
     assert_eq!(taken(), [], "of what it does itself nobody is told");
+}
+
+/// Writes what it has of a page, as a kernel does that is told to forget it.
+struct Mapping(Weak<Vfs>, Mutex<Option<&'static [u8]>>);
+
+impl Observer for Mapping {
+    fn changed(&self, change: &Change) {
+        let (Change::Content { ino, .. }, Some(vfs)) = (change, self.0.upgrade()) else { return };
+        let page = self.1.lock().take();
+        page.map_or(Ok(Privileges::Kept), |page| vfs.write(*ino, 0, page, false)).expect("written");
+    }
+}
+
+#[test]
+fn what_a_user_writes_stays_beside_what_a_program_changed_in_the_same_page() {
+    let vfs = open(in_memory());
+    let root = Credentials::default();
+    let user = vfs.user(&root);
+    let made = user.create(ROOT, b"file", FILE, SetAttributes::default(), IfExists::Fail).expect("made").value;
+    let file = FileId::from(&made);
+    user.write(file, 0, b"aaaaaaaa").expect("written");
+    vfs.lookup(HOLDING, Ino::ROOT, b"file").expect("found");
+    let mapping = Arc::new(Mapping(Arc::downgrade(&vfs), Mutex::new(Some(b"Laaaaaaa"))));
+    let observer: Arc<dyn Observer> = mapping.clone();
+    vfs.observe(&observer);
+    let stranger = Credentials { uid: 7, ..Credentials::default() };
+    assert_eq!(vfs.user(&stranger).write(file, 4, b"NO").unwrap_err().kind(), ErrorKind::AccessDenied);
+    assert!(mapping.1.lock().is_some(), "nobody is told of what was not written");
+    user.write(file, 4, b"NFS").expect("written");
+    assert_eq!(vfs.read(file.ino, 0, 10).expect("read").to_vec(), b"LaaaNFSa");
 }
 
 #[test]
