@@ -6,7 +6,7 @@ use super::{Restoring, refused};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use weft_store::{CommitNo, Cookie, Ino, KeptCommits, Kind, Name, Store, no_history};
+use weft_store::{CommitNo, Cookie, Ino, InodeRow, KeptCommits, Kind, Name, Store, no_history};
 
 /// Versions of a directory that are read at once.
 const VERSIONS_READ: usize = 256;
@@ -30,7 +30,7 @@ const BETWEEN: i64 = 15_000_000_000;
 /// Finds the last kept commit that has `path` whole. Refused if there is none.
 ///
 /// The removal of a directory with much in it takes several commits, each of which leaves less. The
-/// one before them is meant.
+/// one before them is meant, but not one before something that stayed was changed.
 pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
     let last = last_with(store, path)?;
     let Some(entry) = Rows::new(store, last).entry(path.names())? else { return Ok(last) };
@@ -51,7 +51,7 @@ pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<Com
             break;
         }
         let more = names_below(store, before, entry.ino)?;
-        if !names.is_subset(&more) {
+        if !names.is_subset(&more) || is_changed(store, &names, (before, at))? {
             break;
         }
         if more.len() > names.len() {
@@ -60,6 +60,27 @@ pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<Com
         at = before;
     }
     Ok(whole)
+}
+
+/// True if something that has one of `names` was changed after `before` up to `at`, by more than
+/// the removal of others: that takes entries from directories and links from files.
+fn is_changed(
+    store: &dyn Store,
+    names: &FxHashSet<(Ino, Name, Ino)>,
+    (before, at): (CommitNo, CommitNo),
+) -> Restoring<bool> {
+    let staying = names.iter().map(|(_, _, ino)| *ino).collect::<FxHashSet<_>>();
+    let own = |row: &InodeRow| {
+        let content = (row.kind != Kind::Directory).then_some((row.size, row.mtime));
+        (content, row.permissions, row.uid, row.gid, row.xattrs)
+    };
+    for ino in store.changed_inodes((before, at))?.into_iter().filter(|ino| staying.contains(ino)) {
+        let [then, now] = [before, at].map(|commit| store.row_at(commit, ino));
+        if then?.map(|(row, _)| own(&row)) != now?.map(|(row, _)| own(&row)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The entries below `directory` as of `commit`, as far as they are not very many.
