@@ -1,5 +1,7 @@
 //! Mounts of volumes (proc_pid_mountinfo(5)).
 
+mod own_path;
+
 use crate::command::asking::asking;
 use crate::command::stats;
 use crate::owner::Owner;
@@ -37,9 +39,18 @@ pub struct InMount {
 impl InMount {
     /// Finds what `named` names, there or not. None if no volume is mounted on the way to it.
     pub fn find(named: &Path) -> Result<Option<InMount>> {
-        let resolved = resolved(named)?;
-        let Some((path, device)) = in_volume(&resolved) else { return Ok(None) };
-        refuse_path_into_past(&resolved, device)?;
+        InMount::of(&resolved(named)?)
+    }
+
+    /// Finds the same for a change that nobody may lead elsewhere. Refuses a path that leads over a
+    /// symbolic link in the volume that another user made.
+    pub fn find_to_change(named: &Path) -> Result<Option<InMount>> {
+        InMount::of(&own_path::resolved(named)?)
+    }
+
+    fn of(resolved: &Path) -> Result<Option<InMount>> {
+        let Some((path, device)) = in_volume(resolved) else { return Ok(None) };
+        refuse_path_into_past(resolved, device)?;
         Ok(Some(InMount { path: path.into_os_string().into_encoded_bytes(), device }))
     }
 
