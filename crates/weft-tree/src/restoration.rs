@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use weft_store::{BlockRef, Digest, Ino, InodeRow, Kind, Name, NameRow, OpNo, Span, Timestamp};
 
+/// Bytes of zeros that are hashed in the time of one byte that is read and hashed.
+const ZEROS_WORK: u64 = 16;
+
 /// All changes of one restoration.
 #[derive(Debug, Default)]
 pub struct Restoration {
@@ -111,15 +114,17 @@ impl RestoredInode {
         blocks + values.map(|value| value.len() as u64).sum::<u64>()
     }
 
-    /// The same of one block: that is hashed unless its values are known at this place.
+    /// The same of one block: that is hashed unless its values are known at this place. Zeros
+    /// behind what is stored are hashed, too, but not read.
     fn work_of_block(&self, index: u64, stored: &Stored, block_size: u64) -> u64 {
         let is_placed = |(span, block): &(Span, BlockRef)| {
             let length = u64::from(span.length).min(self.row.size.saturating_sub(span.start));
             block.base == span.start && u64::from(block.length) == length
         };
-        let is_placed = stored.extents(index, block_size).iter().all(is_placed);
-        let is_known = is_placed && (self.row.size > block_size || self.alone.is_some());
-        if is_known { ROW_BYTES } else { block_size }
+        let extents = stored.extents(index, block_size);
+        let is_known = extents.iter().all(is_placed) && (self.row.size > block_size || self.alone.is_some());
+        let held = || extents.iter().map(|(_, block)| u64::from(block.length)).sum::<u64>();
+        if is_known { ROW_BYTES } else { held().max(block_size / ZEROS_WORK) }
     }
 }
 

@@ -44,6 +44,9 @@ use weft_tree::{
 /// Plans that are made while others change what they rely on, before that is told.
 const PLANS_MAX: usize = 8;
 
+/// Plans that are made while changes go on; later ones hold those back.
+const PLANS_BESIDE: usize = 4;
+
 /// A wish for something of the past.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreRequest {
@@ -127,8 +130,12 @@ impl Vfs {
                 Moment::Commit(newest::commit_with(&*self.store, &path)?)
             }
         };
-        for _ in 0..PLANS_MAX {
+        let mut held_back = None;
+        for round in 0..PLANS_MAX {
             let mut turn = self.committing.lock();
+            if round == PLANS_BESIDE {
+                held_back = Some(self.hold_back());
+            }
             let op = self.state.lock().tree.counters.op;
             self.commit_pending(&mut turn, op)?;
             let then = moment.past_commit(&*self.store, self.now())?;
@@ -142,6 +149,7 @@ impl Vfs {
             if !self.apply_restoration(restoration)? {
                 continue;
             }
+            drop(held_back.take());
             let committed = self.commit_once(&mut turn, Durability::Durable);
             drop(turn);
             self.announce(changes);

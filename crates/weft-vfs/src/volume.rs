@@ -27,6 +27,7 @@ use weft_tree::{Error, ErrorKind, Miss, Result, Stop, is_past, is_virtual};
 /// committed yet.
 const ROWS_BESIDE_MAX: u64 = 512 << 20;
 
+mod held_back;
 mod load;
 mod open;
 mod recover;
@@ -35,6 +36,7 @@ mod report;
 mod unapplied;
 mod writeback;
 
+use held_back::HeldBack;
 pub(crate) use load::Locality;
 pub use unapplied::{Unapplied, UnappliedList};
 pub(crate) use writeback::FailedWriteback;
@@ -62,6 +64,7 @@ pub struct Vfs {
     pub(crate) wake: Condvar,
     pub(crate) kicked: AtomicBool,
     pub(crate) closing: AtomicBool,
+    held_back: HeldBack,
     /// True if changes are refused for now. Set with the state locked.
     pub(crate) refuses_changes: AtomicBool,
     /// True if a client goes by the lengths of files that it knows, whatever they are told to be.
@@ -222,6 +225,7 @@ impl Vfs {
 
     /// The same, for an operation that is done in another way on opaque inodes.
     pub(crate) fn try_change<T>(&self, mut operation: impl FnMut(&mut State) -> Result<T, Stop>) -> Result<T, Refusal> {
+        self.wait_if_held_back()?;
         let mut outdated = Vec::new();
         let changed = self.try_run(|state| {
             if self.is_read_only() {

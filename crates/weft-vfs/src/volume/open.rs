@@ -1,7 +1,7 @@
 //! Opening a volume: removing orphans, starting the committer; and closing it.
 
 use super::unapplied::Purpose;
-use super::{Committer, Log, Vfs};
+use super::{Committer, HeldBack, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::{ClockWatch, CommitState, ExcludingState, YieldingState};
@@ -118,6 +118,7 @@ impl Vfs {
             room: Condvar::new(),
             wake: Condvar::new(),
             kicked: AtomicBool::new(false),
+            held_back: HeldBack::default(),
             closing: AtomicBool::new(false),
             refuses_changes: AtomicBool::new(false),
             keeps_lengths: AtomicBool::new(false),

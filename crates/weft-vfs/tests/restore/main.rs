@@ -5,6 +5,7 @@ mod generated;
 mod tree;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tree::{check_links, find, tree};
 use weft_store::{At, HistoryChange, HistoryFor, Moment, Timestamp, VolumeOptions, sqlite};
 use weft_testkit::{Calls, CrashStore, Faults};
@@ -569,6 +570,27 @@ fn changes_while_it_is_planned_are_seen() {
     let report = volume.try_restore("/d", then, Target::Place).expect("restored");
     assert_eq!((report.back, report.removed), (1, 1));
     volume.is_as_of("/d", "/d", then);
+}
+
+#[test]
+fn a_program_that_writes_all_the_time_keeps_nobody_from_restoring() {
+    let volume = Volume::new();
+    let then = volume.sample();
+    for file in 0..100 {
+        volume.put(&format!("/d/{file}"), b"later");
+    }
+    let (vfs, small, ends) = (volume.vfs.clone(), volume.at("/d/small"), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let writes = || {
+            while !ends.load(Ordering::Relaxed) {
+                vfs.write(small, 0, b"written all the time", Writer::Privileged).expect("written");
+            }
+        };
+        scope.spawn(writes);
+        let restored = volume.try_restore("/d", then, Target::Place);
+        ends.store(true, Ordering::Relaxed);
+        assert_eq!(restored.expect("restored").removed, 100);
+    });
 }
 
 #[test]
