@@ -91,7 +91,7 @@ pub struct OpenOptions {
     pub lease: Duration,
     /// Time to wait for another daemon to let go.
     pub wait: Duration,
-    /// Time that operations wait for a server that has gone before they fail.
+    /// Time that operations wait for a server that has gone, since it went, before they fail.
     pub patience: Duration,
     /// Returns true if whoever waits for what the calling thread reads from a server was killed.
     pub is_given_up: fn() -> bool,

@@ -111,8 +111,10 @@ pub struct PostgresStore {
     connector: Connector,
     /// The action to take where synced operations are lost.
     loss: crate::log::Loss,
-    /// Time to wait for a server that has gone.
+    /// Time to wait for a server that has gone, since it went.
     patience: Duration,
+    /// Since when it could not be reached.
+    away: Mutex<Option<Instant>>,
     /// Tells whether whoever waits for this thread's reading was killed.
     is_given_up: IsGivenUp,
     /// Ended last: nobody else may have the volume before all is done. None of a store that only
@@ -184,18 +186,26 @@ impl PostgresStore {
     /// The same, but the wait ends when it `is_given_up`.
     #[expect(clippy::disallowed_methods, reason = "what is waited for is a server, which no test's clock moves")]
     fn reconnect_unless(&self, is_given_up: IsGivenUp) -> Result<Connection> {
-        let began = Instant::now();
         let mut pause = Duration::from_millis(50);
         loop {
+            let began = Instant::now();
             match self.connect_unless(is_given_up) {
-                Err(error) if error.kind() == ErrorKind::Unavailable && began.elapsed() < self.patience => {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    // One patience for all that is asked: a program asks for many things.
+                    let away = *self.away.lock().get_or_insert(began);
+                    if away.elapsed() >= self.patience {
+                        return Err(error);
+                    }
                     if is_given_up() {
                         return Err(Error::GivenUp);
                     }
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
-                other => return other,
+                other => {
+                    *self.away.lock() = None;
+                    return other;
+                }
             }
         }
     }

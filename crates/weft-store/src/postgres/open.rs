@@ -399,6 +399,7 @@ fn store(
         connector,
         loss: options.loss,
         patience: options.patience,
+        away: Mutex::default(),
         is_given_up: options.is_given_up,
         lease,
     }))
