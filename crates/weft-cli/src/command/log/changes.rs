@@ -94,7 +94,8 @@ pub(super) fn print(subject: &Subject, since: Option<&Since>, limit: Option<usiz
     let names = Names::new(store, &kept);
     let Followed { ino, last } = Followed::find(subject, &names, (store, &kept)).with_context(context)?;
     let asked = last.clone();
-    let mut listing = Listing { store, kept: &kept, names, place: last, since, limit: limit.unwrap_or(usize::MAX) };
+    let limit = limit.unwrap_or(usize::MAX);
+    let mut listing = Listing { store, kept: &kept, names, place: last, had: Vec::new(), since, limit };
     let changes = listing.read_all(ino, asked.as_ref()).with_context(context)?;
     if as_json {
         outln!("{:#}", Value::from(changes.iter().map(Change::as_json).collect::<Vec<_>>()));
@@ -124,13 +125,17 @@ struct Listing<'a> {
     names: Names<'a>,
     /// The earliest name that is known of it.
     place: Option<Known>,
+    /// Names that it had before it was renamed, the last first, as of the last commit in which it
+    /// is known to have had them.
+    had: Vec<Known>,
     since: Option<&'a Since>,
     limit: usize,
 }
 
 impl Listing<'_> {
-    /// The changes of `ino`, whose last name is `asked`, and of the inodes that had that before it:
-    /// programs that save a file under another name and rename that make another inode each time.
+    /// The changes of `ino`, whose last name is `asked`, and of the inodes that had one of its
+    /// names before it: programs that save a file under another name and rename that make another
+    /// inode each time.
     fn read_all(&mut self, ino: Ino, asked: Option<&Known>) -> weft_store::Result<Vec<Change>> {
         let Some(newest) = self.newest(ino)? else { return Ok(Vec::new()) };
         let mut changes = Vec::new();
@@ -138,7 +143,7 @@ impl Listing<'_> {
             let Some(deletion) = self.deletion(&newest)? else { return Ok(changes) };
             changes.push(deletion);
         }
-        let (mut next, mut before) = (Some(newest), asked.map_or(CommitNo(0), |known| known.commit.next()));
+        let (mut next, mut asked) = (Some(newest), asked.cloned());
         let mut listed = HashSet::new();
         while let Some(version) = next.take() {
             let (ino, own) = (version.row.ino, changes.len());
@@ -146,30 +151,34 @@ impl Listing<'_> {
             if !listed.insert(ino) {
                 break;
             }
+            self.had.clear();
             let Some(first) = self.read(version, &mut changes)? else { break };
-            let Some(Known { place: asked, .. }) = asked else { break };
-            let Some(taken) = self.taken_over(asked, (ino, first), before)? else { break };
+            let names = asked.take().into_iter().chain(std::mem::take(&mut self.had));
+            let mut taken = None;
+            for name in names {
+                taken = self.taken_over(&name, (ino, first))?.map(|taken| (name.place, taken));
+                if taken.is_some() {
+                    break;
+                }
+            }
+            let Some((place, taken)) = taken else { break };
             if let Some(change) = changes[own..].iter_mut().find(|change| change.commit <= taken.by) {
                 change.what.push("in place of another");
             }
-            self.place = Some(Known { place: asked.clone(), commit: taken.before });
+            asked = Some(Known { place, commit: taken.before });
+            self.place.clone_from(&asked);
             let row = self.store.row_at(taken.before, taken.other)?;
             next = row.map(|(row, since)| self.version(row, since..taken.before.next())).transpose()?;
-            before = taken.before.next();
         }
         changes.sort_by_key(|change| Reverse(change.commit));
         Ok(changes)
     }
 
-    /// Finds from whom `ino`, which is there since `first`, took the name `asked` before `before`.
-    /// None if that was free before, or if nothing is kept of that.
-    fn taken_over(
-        &self,
-        asked: &Place,
-        (ino, first): (Ino, CommitNo),
-        before: CommitNo,
-    ) -> weft_store::Result<Option<TakenOver>> {
-        let between = [first, before].map(|commit| self.kept.position(commit).checked_sub(1));
+    /// Finds from whom `ino`, which is there since `first`, took the name `known`. None if that was
+    /// free before, or if nothing is kept of that.
+    fn taken_over(&self, known: &Known, (ino, first): (Ino, CommitNo)) -> weft_store::Result<Option<TakenOver>> {
+        let asked = &known.place;
+        let between = [first, known.commit.next()].map(|commit| self.kept.position(commit).checked_sub(1));
         let [Some(without), Some(with)] = between else { return Ok(None) };
         let Some([before, by]) = self.names.given(ino, asked, [without, with])? else { return Ok(None) };
         let entry = self.store.name_at(before, asked.directory, &asked.name)?;
@@ -286,7 +295,11 @@ impl Listing<'_> {
         let Some(known) = &self.place else { return Ok(false) };
         let Some(earlier) = self.names.earlier(ino, known, commit)? else { return Ok(false) };
         let was_renamed = earlier.was_renamed;
-        self.place = Some(Known { place: earlier.place, commit });
+        let found = Known { place: earlier.place, commit };
+        if known.place != found.place {
+            self.had.push(found.clone());
+        }
+        self.place = Some(found);
         Ok(was_renamed)
     }
 
