@@ -20,6 +20,8 @@ pub enum Attribute<'a> {
     Stats,
     /// Reading it on the root stops everything that networks compute.
     StopComputing,
+    /// Reading it on the root commits all changes. Its value is the last commit then.
+    Commit,
     /// The calling user's nonce for a directory. It precedes every value that controls something.
     Nonce,
     /// The invitation of `weft-client` to read a file in shared memory.
@@ -58,6 +60,7 @@ impl<'a> Attribute<'a> {
         Some(match name {
             "user.weft.stats" => Attribute::Stats,
             "user.weft.stop-computing" => Attribute::StopComputing,
+            "user.weft.commit" => Attribute::Commit,
             "system.weft.nonce" => Attribute::Nonce,
             "user.weft.lent" => Attribute::Lent,
             "user.weft.digest" => Attribute::Digest,
@@ -84,6 +87,7 @@ impl<'a> Attribute<'a> {
         Cow::Borrowed(match self {
             Attribute::Stats => "user.weft.stats",
             Attribute::StopComputing => "user.weft.stop-computing",
+            Attribute::Commit => "user.weft.commit",
             // The kernel lets everybody ask for attributes of this namespace: who may write to a
             // directory need not be able to read it (xattr(7)).
             Attribute::Nonce => "system.weft.nonce",
@@ -116,6 +120,7 @@ mod tests {
         let plain = [
             Attribute::Stats,
             Attribute::StopComputing,
+            Attribute::Commit,
             Attribute::Nonce,
             Attribute::Lent,
             Attribute::Digest,

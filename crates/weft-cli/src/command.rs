@@ -33,7 +33,7 @@ mod stages;
 pub mod stats;
 mod status;
 mod subject;
-mod sync;
+pub mod sync;
 pub mod transfer;
 mod umount;
 mod upgrade;

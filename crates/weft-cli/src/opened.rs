@@ -1,6 +1,7 @@
 //! A volume opened for operations, and closed again.
 
 use crate::advice::filled;
+use crate::command::sync::commit_first;
 use crate::daemon::{Daemon, Log, may_serve};
 use crate::mounted;
 use crate::shown;
@@ -77,6 +78,9 @@ impl Opened {
                 .chain(&roots)
                 .chain(&replaceable)
                 .for_each(|line| tracing::warn!("{}", filled(line)));
+        }
+        if at == Some(Moment::Now) {
+            commit_first(named, &location, "the last commit is shown");
         }
         // Looked for before: to close a file of an open volume would drop the locks that SQLite
         // has.

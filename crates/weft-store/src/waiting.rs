@@ -7,6 +7,8 @@ pub struct Waiting {
     pub operations: u64,
     /// True if bytes wait that were written over damaged blocks, which no commit could store.
     pub is_carried: bool,
+    /// True if somebody holds the volume, who knows about the rest.
+    pub is_held: bool,
     /// The loss of synced operations, if any, and what to do about it.
     pub lost: Option<String>,
 }

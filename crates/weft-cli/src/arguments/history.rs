@@ -116,7 +116,8 @@ pub struct Snapshot {
 pub enum SnapshotCommand {
     /// Keep the volume as it is now, under a name, however old it gets
     ///
-    /// Exit code 0: it is kept. 1: it could not be. 2: wrong usage.
+    /// Exit code 0: it is kept. 1: it could not be, or the database went away meanwhile: then it is
+    /// tried again, and 'weft snapshot list' shows whether it was made. 2: wrong usage.
     Create(CreateSnapshot),
     /// List the snapshots of a volume
     ///

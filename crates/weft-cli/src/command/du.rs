@@ -4,7 +4,6 @@ use super::digest::list::escape;
 use super::subject::Subject;
 use super::transfer::path_as_json;
 use crate::arguments::Du;
-use crate::named::is_volume;
 use crate::{output, shown, size};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -17,12 +16,8 @@ use weft_vfs::{Usage, UsageBelow, usage_below};
 /// Tells the bytes that a directory takes, and the names in it.
 pub fn run(arguments: &Du) -> Result<ExitCode> {
     let named = Path::new(&arguments.path);
-    let subject = match is_volume(named) {
-        true => Subject::of_volume(named)?,
-        false => Subject::demand(&arguments.path)?,
-    };
+    let subject = Subject::demand(&arguments.path)?;
     subject.commit_first("what was written since the last commit is not counted");
-    crate::notes::tell_of_waiting(&subject.location);
     let what = || format!("cannot tell the bytes of {}", shown::path(named));
     let opened = subject.location.engine().open_beside(OpenOptions::default()).with_context(what)?;
     let found = usage_below(&*opened.store, &subject.path, arguments.history).with_context(what)?;

@@ -19,7 +19,6 @@ use weft_vfs::{Clock, SystemClock};
 /// Lists commits, the last first. Exit code 1 if one does not follow from the one before.
 pub fn run(arguments: &Log) -> Result<ExitCode> {
     if let Some(subject) = Subject::find(&arguments.volume)? {
-        crate::notes::tell_of_waiting(&subject.location);
         let since = arguments.since.as_ref().map(|moment| Since::find(&subject.location, moment)).transpose()?;
         changes::print(&subject, since.as_ref(), arguments.limit, arguments.json)?;
         return Ok(ExitCode::SUCCESS);

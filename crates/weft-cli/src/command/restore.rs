@@ -18,6 +18,9 @@ use weft_control::{forget_target, report_value, restore_target};
 use weft_store::{Moment, OpenOptions};
 use weft_vfs::{RestoreRequest, Target};
 
+/// Commands that take content out of history.
+const TAKEN_OUT: &str = "'weft history forget' or 'exclude'";
+
 /// Makes a path what it was.
 pub fn run(arguments: &Restore) -> Result<ExitCode> {
     let place = Place::find(&arguments.path)?;
@@ -79,8 +82,8 @@ pub fn forget(path: &OsStr, as_json: bool) -> Result<()> {
         outln!("{:#}", Value::from(value));
         return Ok(());
     }
-    let files = if files == 1 { "1 file".into() } else { format!("{files} files") };
-    outln!("{}: history has nothing of its earlier content any more ({files})", named(path));
+    let files = shown::counted(files, "file", "files");
+    outln!("{}: history has nothing of its earlier content any more ({files}); what is there now stays", named(path));
     Ok(())
 }
 
@@ -146,8 +149,8 @@ fn tell(done: &str, path: &OsStr, report: &Value, told: &Told) {
     );
     match count("forgotten") {
         0 => {}
-        1 => outln!("1 file has no content in history any more ('weft history forget'), and is as it was before"),
-        files => outln!("{files} files have no content in history any more ('weft history forget'), and are as before"),
+        1 => outln!("1 file has no content in history any more, and is as it was before ({TAKEN_OUT})"),
+        files => outln!("{files} files have no content in history any more, and are as before ({TAKEN_OUT})"),
     }
     let linked = count("linked");
     if linked > 0 {

@@ -23,7 +23,6 @@ pub fn run(arguments: &Scrub) -> Result<ExitCode> {
     // Damage may keep it from that.
     sync::commit_first(&arguments.volume, &volume, "the scrub reads the last commit");
     crate::notes::tell(volume.engine().note(false));
-    crate::notes::tell(volume.engine().waiting().ok().and_then(|waiting| waiting.note()));
     let bar = steps();
     let findings = volume.engine().scrub(&mut |progress| bar.show(progress));
     drop(bar);

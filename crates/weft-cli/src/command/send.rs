@@ -42,8 +42,8 @@ fn send(arguments: &Send) -> Result<ExitCode> {
     let to = moment.map(|moment| parsed(&moment.to_string_lossy())).transpose()?;
     let location = volume_named(volume)?;
     if matches!(to, None | Some(Moment::Now)) {
-        sync::commit_first(volume, &location, "the last commit is sent");
         refuse_waiting(&location)?;
+        sync::commit_first(volume, &location, "the last commit is sent");
     }
     let failed = || format!("cannot send volume {location}");
     let opened = open(volume, &location)?;

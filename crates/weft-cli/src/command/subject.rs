@@ -7,6 +7,7 @@ use crate::named::{is_volume, volume_and_path};
 use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,11 +40,11 @@ impl Subject {
         Ok(Some(Subject { location: volume_named(&named)?, named, path: place.path }))
     }
 
-    /// Returns the same, also the root of a volume by its mount point. Refuses all else.
+    /// Returns the same, also all of a volume that is named itself, or by its mount point. Refuses
+    /// all else.
     pub(super) fn demand(named: &OsStr) -> Result<Subject> {
-        super::digest::refuse_volume(named)?;
         let path = Path::new(named);
-        if mounted::is_mount_point(path) {
+        if mounted::is_mount_point(path) || is_volume(path) {
             return Subject::of_volume(path);
         }
         let outside =
@@ -59,24 +60,17 @@ impl Subject {
     /// Opens the volume, to be read as of `at`. What programs wrote is committed first if `at` has
     /// that.
     pub(super) fn open_at(&self, at: &Moment) -> Result<Place> {
-        self.commit_for(at);
         Place::of_parts(&self.named, &self.path, Some(at))
     }
 
     /// Opens the volume as of two moments. Returns also the commit of the second one.
     pub(super) fn open_between(&self, [from, to]: [&Moment; 2]) -> Result<(Place, (Arc<Vfs>, CommitNo))> {
-        self.commit_for(to);
+        if *to == Moment::Now {
+            self.commit_first("the last commit is read");
+        }
         let place = self.open_at(from)?;
         let also = place.also_at(to)?;
         Ok((place, also))
-    }
-
-    /// Has what programs wrote committed, if `at` is to have it.
-    fn commit_for(&self, at: &Moment) {
-        if *at == Moment::Now {
-            self.commit_first("the last commit is read");
-            crate::notes::tell_of_waiting(&self.location);
-        }
     }
 
     /// Has whoever uses the volume commit. If that fails, tells why, and `instead`.
@@ -92,6 +86,7 @@ impl Subject {
         match mounted::is_mount_point(&self.named) {
             true if path.is_empty() => named,
             true => format!("{}/{path}", named.trim_end_matches('/')),
+            false if path.is_empty() => named,
             false => format!("{named}:{path}"),
         }
     }
@@ -106,7 +101,19 @@ impl Subject {
     }
 }
 
-/// Gives all bytes of the file at `path` to `take`, some at a time.
+/// The content of a file is not in history any more.
+#[derive(Debug)]
+pub(super) struct Forgotten;
+
+impl fmt::Display for Forgotten {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("its content of then was taken out of history ('weft history forget' or 'exclude')")
+    }
+}
+
+impl std::error::Error for Forgotten {}
+
+/// Gives all bytes of the file at `path` to `take`, some at a time. Fails with [`Forgotten`].
 pub(super) fn read(vfs: &Vfs, path: &[Vec<u8>], mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
     let file = super::transfer::find(vfs, path)?;
     match file.kind {
@@ -117,6 +124,7 @@ pub(super) fn read(vfs: &Vfs, path: &[Vec<u8>], mut take: impl FnMut(&[u8]) -> R
         }
         kind => bail!("it is a {}", shown::kind(kind)),
     }
+    ensure!(!vfs.has_forgotten(file.ino)?, Forgotten);
     let mut at = 0;
     loop {
         let bytes = vfs.read(file.ino, at, CHUNK_BYTES)?;

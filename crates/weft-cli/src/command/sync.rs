@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weft_attributes::Attribute;
 use weft_store::Location;
 
 /// Makes a volume commit.
@@ -51,17 +52,32 @@ fn sync_mount(root: &Path) -> Result<ExitCode> {
 }
 
 /// Has whoever uses the volume at `location`, which `named` names, commit, so that what programs
-/// wrote is read there. If that fails, tells why, and `instead`, what is done then.
-pub(super) fn commit_first(named: &Path, location: &Location, instead: &str) {
+/// wrote is read there. If that fails, or if this user cannot ask whoever uses it, tells why, and
+/// `instead`, what is done then. Tells of operations that wait for a mount, too.
+pub fn commit_first(named: &Path, location: &Location, instead: &str) {
     let is_mount = mounted::is_mount_point(named);
     let mounted = if is_mount { Some(named.into()) } else { mounted::directory_of(location) };
     let committed = match (mounted, daemons::of(named)) {
-        (Some(root), _) => root.canonicalize().map_err(Into::into).and_then(|root| commit(&root)).map(drop),
-        (None, Ok(Some(daemon))) => daemon.commit().map(drop),
-        (None, _) => Ok(()),
+        (Some(root), _) => root.canonicalize().map_err(Into::into).and_then(|root| commit(&root)),
+        (None, Ok(Some(daemon))) => daemon.commit().map(Some),
+        // Nobody has it, or somebody of whom nothing is known here.
+        (None, _) => match location.engine().waiting() {
+            Ok(waiting) if waiting.is_held => Ok(None),
+            Ok(waiting) => {
+                crate::notes::tell(waiting.note());
+                return crate::notes::tell(waiting.lost);
+            }
+            // Opening it fails in the same way, and tells that.
+            Err(_) => return,
+        },
     };
-    if let Err(error) = committed {
-        crate::notes::tell(Some(format!("{instead}: {}", one_line(&error))));
+    match committed {
+        Ok(Some(_)) => {}
+        Ok(None) if location.engine().header().is_err() => {}
+        Ok(None) => crate::notes::tell(Some(format!(
+            "{instead}: the volume is in use, and this user cannot have its daemon commit"
+        ))),
+        Err(error) => crate::notes::tell(Some(format!("{instead}: {}", one_line(&error)))),
     }
 }
 
@@ -94,7 +110,18 @@ pub(super) fn commit(root: &Path) -> Result<Option<u64>> {
     if let Some(daemon) = daemons::mounting(root).ok().flatten() {
         return daemon.commit().with_context(|| failed(LOG)).map(Some);
     }
+    if let Some(commit) = asking(owner, || commit_by_attribute(root))? {
+        return Ok(Some(commit));
+    }
     // syncfs(2) by itself reaches no daemon.
     asking(owner, || fsync(root))?.with_context(|| failed(LOG))?;
     Ok(None)
+}
+
+/// Has the daemon of the mount at `root` commit where it has no socket. None if this user may not,
+/// or if it failed: then an fsync tells why.
+fn commit_by_attribute(root: &Path) -> Option<u64> {
+    let mut value = [0; 24];
+    let length = rustix::fs::getxattr(root, &*Attribute::Commit.name(), &mut value[..]).ok()?;
+    std::str::from_utf8(&value[..length]).ok()?.parse().ok()
 }

@@ -19,6 +19,7 @@ pub use unfinished::Unfinished;
 
 use crate::named::in_volume;
 use crate::opened::{Opened, Settings};
+use crate::shown;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
@@ -142,12 +143,12 @@ pub fn path_as_json(path: &[u8]) -> serde_json::Map<String, Value> {
 /// Finds the entry at `names`, from the root of a volume.
 pub fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
     let mut found = vfs.attributes(Ino::ROOT)?;
-    for name in names {
+    for (depth, name) in names.iter().enumerate() {
         found = vfs.lookup(Caller::ROOT, found.ino, name).map_err(|error| {
-            let name = String::from_utf8_lossy(name);
+            let path = shown::bytes(&names[..=depth].join(&b'/'));
             let what = match error.kind() {
-                ErrorKind::NotFound => format!("there is no {name} in the volume"),
-                _ => format!("cannot look up {name} in the volume"),
+                ErrorKind::NotFound => format!("there is no {path} in the volume"),
+                _ => format!("cannot look up {path} in the volume"),
             };
             anyhow::Error::new(error).context(what)
         })?;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -221,6 +221,9 @@ fn a_user_without_a_runtime_directory_sees_own_mounts_and_syncs_them_by_the_volu
     let ordered = ["own/m", "own/v"].map(|named| weft(&["snapshot", "create", named, "base"]));
     let (told, json) = (weft(&["status"]), weft(&["status", "--json"]));
     let synced = weft(&["sync", "own/v"]);
+    let before = weft(&["info", "--json", "own/v"]).json()["commit"].to_string();
+    let write = Command::new("tee").arg(own.join("m/new")).uid(65534).stdin(Stdio::null()).output().unwrap();
+    let compared = weft(&["diff", "--at", &format!("@{before}"), "own/m"]);
     let elsewhere = place.directory("elsewhere");
     chown(&elsewhere, Some(65534), Some(65534)).unwrap();
     let mut command = place.command_as_stranger(&["undelete", "own/m/file"]);
@@ -234,7 +237,8 @@ fn a_user_without_a_runtime_directory_sees_own_mounts_and_syncs_them_by_the_volu
     assert!(told.code == 0 && told.out.starts_with(&line) && told.out.contains("served are not listed"), "{told:?}");
     let list: Vec<Value> = serde_json::from_str(&json.out).unwrap();
     assert_eq!(list[0]["place"].as_str(), own.join("m").to_str(), "{json:?}");
-    assert!(synced.code == 0 && synced.out.contains(" are durable"), "{synced:?}");
+    assert!(synced.code == 0 && synced.out.contains(" are committed (commit "), "{synced:?}");
+    assert!(write.status.success() && compared.out.contains("added own/m/new"), "{compared:?}");
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
         assert_eq!(of_volume[2], entry(&format!("{volume}:d/gone"), Some(3)));
         let told = place.weft(&["undelete", "--list", "m/d", "-n", "1"]);
         assert_eq!((told.code, told.out.lines().count()), (0, 1), "{told:?}");
-        assert!(told.err.contains("6 more were deleted before"), "{told:?}");
+        assert!(told.err.contains("at most 6 more were deleted before"), "{told:?}");
         assert!(told.out.ends_with(" m/d/late\n") || told.out.ends_with(" m/d/brief\n"), "{told:?}");
         for (path, _) in all.iter().filter(|(path, _)| !path.contains("deep")) {
             place.weft(&["undelete", "--parents", path]);
@@ -235,6 +235,13 @@ fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
         assert!(place.weft(&["log", "m/new/secret"]).well().contains("deleted"));
         place.weft(&["history", "forget", "m/new/secret"]).well();
         place.weft(&["undelete", "m/new/secret"]).failed(&["taken out of history"]);
+        let had = &place.weft(&["log", "--json", "m/new/secret"]).json()[1]["commit"];
+        let at = format!("@{had}");
+        place.weft(&["cat", "--at", &at, "m/new/secret"]).failed(&["taken out of history"]);
+        place.weft(&["cat", "--at", &at, "m/new/empty"]).well();
+        let exported = place.weft(&["export", "--at", &at, &format!("{volume}:new"), "out"]);
+        assert!(exported.code == 1 && exported.err.contains("secret: exported, but empty"), "{exported:?}");
+        assert!(exported.err.lines().count() == 1 && exported.out.contains("failed: 1 file"), "{exported:?}");
         let left = deleted(place, "m/new").into_iter().map(|(path, _)| path).collect::<Vec<_>>();
         assert!(!left.contains(&"m/new/secret".to_owned()) && left.contains(&"m/new/empty".to_owned()), "{left:?}");
         place.sh("mv d/kept elsewhere").well();
@@ -344,6 +351,21 @@ fn the_log_of_a_file_goes_on_with_those_that_had_its_name_before() {
         let twice = log("m/one").into_iter().map(|(_, size, what)| (size, what)).collect::<Vec<_>>();
         let is_made = |change: &&(u64, String)| change.1.starts_with("made");
         assert_eq!(twice.iter().filter(is_made).count(), 2, "{twice:?}");
+        // Also with those that had a name which it had then itself.
+        step(place, "echo 1 >early");
+        step(place, "echo 22 >save && mv save early");
+        step(place, "echo 333 >save");
+        step(place, "mv save early");
+        step(place, "mv early late");
+        let late = log("m/late").into_iter().map(|(_, size, what)| (size, what)).collect::<Vec<_>>();
+        let expected = [
+            (4, "renamed"),
+            (4, "renamed, in place of another"),
+            (4, "made"),
+            (3, "made, in place of another"),
+            (2, "made"),
+        ];
+        assert_eq!(late, expected.map(|(size, what)| (size, what.to_owned())));
     });
 }
 

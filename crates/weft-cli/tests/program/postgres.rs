@@ -133,6 +133,29 @@ fn a_volume_of_postgresql_that_cannot_be_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_role_that_may_only_read_is_told_that_it_does_not_see_what_was_just_written() {
+    let cluster = Cluster::shared();
+    let Some(place) = Place::to_mount() else { return };
+    let url = cluster.url();
+    place.weft(&["init", &url]).well();
+    place.directory("m");
+    place.mount_with(&url, &[]);
+    let (schema, role) = (schema(&url), format!("reader_{}", schema(&url)));
+    cluster.run(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; \
+         GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"
+    ));
+    let first = place.weft(&["info", "--json", &url]).json()["commit"].to_string();
+    let reader = format!("{}:", url.replace("postgres@", &format!("{role}@")));
+    let said = place.weft(&["diff", "--at", &format!("@{first}"), &reader]);
+    let is_told = said.err.contains("the last commit is read: the volume is in use, and this user cannot");
+    assert!(said.code == 0 && is_told, "{said:?}");
+    place.umount();
+    let said = place.weft(&["diff", "--at", &format!("@{first}"), &reader]);
+    assert!(said.err.is_empty(), "{said:?}");
+}
+
+#[test]
 fn what_is_mounted_is_in_the_view_of_files() {
     let cluster = Cluster::shared();
     let Some(place) = Place::to_mount() else { return };

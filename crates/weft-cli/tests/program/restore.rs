@@ -1,9 +1,9 @@
 //! Bringing back the past: `weft restore`, `weft undelete`, `weft snapshot restore`.
 
 use crate::history::{ALL, assert_described, committed};
-use crate::place::{Numbers, Place, on_each_engine};
+use crate::place::{Numbers, Place, is_root, on_each_engine};
 use crate::tree;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
@@ -59,6 +59,73 @@ fn a_subtree_of_a_busy_mount_becomes_what_it_was() {
             told.contains("moved    m/t/small, back from m/t/other\n") && told.contains("1 moved back, "),
             "{told}"
         );
+    });
+}
+
+#[test]
+fn a_program_that_appends_goes_on_at_the_end_of_what_was_restored() {
+    on_each_engine(&[], |place, _| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        let log = place.path("m/log");
+        for (then, meanwhile) in [("a long line of then\n", "short\n"), ("then\n", "a long line, written since\n")] {
+            fs::write(&log, then).unwrap();
+            let at = format!("@{}", committed(place));
+            fs::write(&log, "").unwrap();
+            let mut appending = OpenOptions::new().append(true).open(&log).unwrap();
+            appending.write_all(meanwhile.as_bytes()).unwrap();
+            place.weft(&["restore", "m/log", "--at", &at]).well();
+            for line in ["one\n", "two\n"] {
+                appending.write_all(line.as_bytes()).unwrap();
+            }
+            let expected = format!("{then}one\ntwo\n");
+            assert_eq!(place.weft(&["cat", "--at", "now", "m/log"]).well(), expected);
+            while fs::read_to_string(&log).unwrap() != expected {
+                std::thread::yield_now();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_directory_comes_back_with_what_was_changed_last_in_it() {
+    on_each_engine(&[], |place, _| {
+        place.weft(&["history", "set", "m", ALL]).well();
+        for script in ["mkdir d && echo draft >d/report && echo x >d/one && echo x >d/two", "rm d/one"] {
+            place.sh(script).well();
+            committed(place);
+        }
+        place.sh("echo final >d/report").well();
+        committed(place);
+        // A removal in two commits.
+        place.sh("rm d/two").well();
+        committed(place);
+        place.sh("rm -r d").well();
+        committed(place);
+        place.weft(&["undelete", "m/d"]).well();
+        assert_eq!(place.sh("cat d/report; ls d").well(), "final\nreport\ntwo\n");
+    });
+}
+
+#[test]
+fn nobody_leads_a_change_of_the_past_to_other_files_by_a_symbolic_link() {
+    on_each_engine(&["-o", "allow_other"], |place, volume| {
+        if !is_root() {
+            return eprintln!(
+                "SKIPPED nobody_leads_a_change_of_the_past_to_other_files_by_a_symbolic_link: needs root"
+            );
+        }
+        place.weft(&["history", "set", "m", ALL]).well();
+        place.sh("mkdir -p system u/d own && echo precious >system/key && echo secret >u/d/key").well();
+        committed(place);
+        place.sh("echo later >system/key && rm u/d/key && mv u/d u/other && ln -s ../system u/d").well();
+        place.sh("chown -h 65534 u u/other u/d && ln -s ../system own/d").well();
+        for words in [&["history", "forget", "m/u/d/key"][..], &["restore", "m/u/d/key", "--at", "-1s"]] {
+            place.weft(words).failed(&["m/u/d, a symbolic link of user 65534 to ../system; name the path itself"]);
+        }
+        place.weft(&["history", "forget", &format!("{volume}:u/d/key")]).well();
+        assert!(place.weft(&["history", "m"]).well().contains("/u/d/key, 1 version"));
+        place.weft(&["history", "forget", "m/own/d/key"]).well();
+        assert!(place.weft(&["history", "m"]).well().contains("/system/key, 1 version"));
     });
 }
 
@@ -339,7 +406,7 @@ fn a_file_is_taken_out_of_history() {
         assert_eq!(fs::read_to_string(root.join("d/small")).unwrap(), "now");
         place.umount();
         place.weft(&["check", "--read-data", volume]).well();
-        place.weft(&["export", "--at", &format!("@{third}"), volume, "third"]).well();
+        place.weft(&["export", "--at", &format!("@{third}"), volume, "third"]).failed(&["d/new", "but empty"]);
         assert_eq!(fs::read_to_string(place.path("third/d/new")).unwrap(), "");
         place.weft(&["export", "--at", &format!("@{first}"), volume, "first"]).well();
         assert_eq!(fs::read_to_string(place.path("first/d/large")).unwrap(), secrets[1]);
@@ -366,7 +433,7 @@ fn all_files_of_a_name_are_taken_out_of_history() {
         assert!(said.contains("(4 files)"), "{said}");
         for (round, commit) in commits.iter().enumerate() {
             let (at, to) = (format!("@{commit}"), format!("export{round}"));
-            place.weft(&["export", "--at", &at, volume, &to]).well();
+            place.weft(&["export", "--at", &at, volume, &to]).failed(&["file", "but empty"]);
             assert_eq!(fs::read(place.path(format!("{to}/file"))).unwrap(), b"");
             let other = fs::read_to_string(place.path(format!("{to}/other"))).unwrap();
             assert_eq!(other, format!("{round} ").repeat(20_000));

@@ -8,6 +8,7 @@ use crate::protocol::{Body, Reply};
 use std::sync::atomic::Ordering;
 use weft_attributes::{Attribute, is_reserved};
 use weft_links::{LinkOrder, WithLinks, is_for_everybody};
+use weft_vfs::blocking::Wait;
 use weft_vfs::{Caller, Ino, SetXattr};
 
 impl Server {
@@ -63,6 +64,7 @@ impl Server {
                 nonces.map(|nonces| nonces.of(caller.uid, ino).to_vec())
             }
             Some(Attribute::StopComputing) if ino == Ino::ROOT => self.stop_computing(caller),
+            Some(Attribute::Commit) if ino == Ino::ROOT => self.commit(caller),
             Some(Attribute::Stats) if ino == Ino::ROOT => Ok(self.stats(caller.uid).to_string().into_bytes()),
             Some(Attribute::Lent) => self.invitation(caller, ino),
             // The kernel may cache data that is to be counted, or readers see another file.
@@ -82,6 +84,20 @@ impl Server {
         }
         self.vfs.links()?.stop_computing(false);
         Ok(b"stopped".to_vec())
+    }
+
+    /// Commits all changes, for the super-user or the daemon's user: those who may ask the daemon
+    /// for that by its socket, where there is one.
+    fn commit(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
+        if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
+            return Err(Failure::Errno(libc::EPERM));
+        }
+        self.vfs.may_wait(Wait::Commit)?;
+        let commit = self.vfs.commit_durably()?;
+        match self.vfs.failed_writeback() {
+            None => Ok(commit.0.to_string().into_bytes()),
+            Some(_) => Err(Failure::Errno(libc::EIO)),
+        }
     }
 
     /// Returns how file `ino` is shared in memory. The caller may read it: the kernel has checked

@@ -92,10 +92,10 @@ fn thinned(
     Ok(changes)
 }
 
-/// Returns `first`, the [`History::first`], and the commits after it that `all` does not reach any more, with the
-/// one that held when its reach begins: the first ones of them, if they are many. If none of them
-/// changed the tree, `first` alone: to drop those gives nothing back and takes a commit, which
-/// would be dropped in turn, for ever, by a volume that nobody uses.
+/// Returns `first`, the [`History::first`], and the commits after it that `all` does not reach any
+/// more, with the one that held when its reach begins: the first ones of them, if they are many. If
+/// none of them changed the tree, `first` alone: to drop those gives nothing back and takes a
+/// commit, which would be dropped in turn, for ever, by a volume that nobody uses.
 pub(super) fn dense(
     store: &dyn Store,
     rule: &Rule,

@@ -183,7 +183,7 @@ pub fn waiting(address: &Address) -> Result<Waiting> {
     let rows = connection.query(WHAT, sql::LEASE, Vec::new())?;
     let row = rows.first().ok_or_else(|| lease::damaged("the row of the lease is gone"))?;
     if get::<bool>(row, 2)? {
-        return Ok(Waiting::default());
+        return Ok(Waiting { is_held: true, ..Waiting::default() });
     }
     let header = read::header(&mut connection)?;
     verify(&mut connection, &header)

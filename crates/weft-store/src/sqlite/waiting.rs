@@ -22,7 +22,7 @@ pub fn waiting(path: &Path) -> Result<Waiting> {
     {
         let (layout, _rights) = Layout::enter(path)?;
         if is_held(&layout) {
-            return Ok(Waiting::default());
+            return Ok(Waiting { is_held: true, ..Waiting::default() });
         }
     }
     look(&Beside::open(path)?)
@@ -32,7 +32,7 @@ pub fn waiting(path: &Path) -> Result<Waiting> {
 pub(super) fn look(volume: &Beside) -> Result<Waiting> {
     let layout = &volume.layout;
     if is_held(layout) {
-        return Ok(Waiting::default());
+        return Ok(Waiting { is_held: true, ..Waiting::default() });
     }
     if let Some(refusal) = lost_wal::refusal(layout, layout)? {
         // A mount may have come meanwhile, and gone.
@@ -50,7 +50,7 @@ pub(super) fn look(volume: &Beside) -> Result<Waiting> {
             let lost = log.check(&before)?.map(|lost| lost.to_string());
             let last = log.records().last().map_or(0, |record| record.last.0);
             let is_carried = !log.carried().is_empty();
-            Waiting { operations: last.saturating_sub(before.counters.op.0), is_carried, lost }
+            Waiting { operations: last.saturating_sub(before.counters.op.0), is_carried, lost, ..Waiting::default() }
         }
     };
     let beyond = match found.lost {
@@ -61,8 +61,8 @@ pub(super) fn look(volume: &Beside) -> Result<Waiting> {
     let is_same = read_header(&connection)? == before;
     // Looking whether it is held drops the locks that this process has.
     drop(connection);
-    if found == Waiting::default() || !is_same || is_held(layout) {
-        return Ok(Waiting::default());
+    if found != Waiting::default() && (!is_same || is_held(layout)) {
+        return Ok(Waiting { is_held: true, ..Waiting::default() });
     }
     Ok(found)
 }

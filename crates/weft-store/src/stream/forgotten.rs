@@ -71,8 +71,8 @@ pub(super) fn refuse(then: &dyn Store, row: &InodeRow) -> Result<()> {
     }
     let path = path_then(then, row.ino)?;
     Err(Error::Unusable(format!(
-        "the content of {} as of commit {} was taken out of history ('weft history forget'): send a later commit, and \
-         changes from a later one",
+        "the content of {} as of commit {} was taken out of history ('weft history forget' or 'exclude'): send a later \
+         commit, and changes from a later one",
         path.escape_ascii(),
         then.header()?.commit.0
     )))

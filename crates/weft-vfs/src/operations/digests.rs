@@ -119,6 +119,14 @@ impl Vfs {
         Ok(weft_store::contradicts_digest(&*self.store, &row)?)
     }
 
+    /// True if the content of `ino`, as of the earlier commit that this volume is opened as of, was
+    /// taken out of history: it looks empty. False where the volume keeps no digests, which tell.
+    pub fn has_forgotten(&self, ino: Ino) -> Result<bool> {
+        let is_empty = self.committed(ino)? == Some(Kind::File) && self.attributes(ino)?.size == 0;
+        // An empty file has a digest, too.
+        Ok(is_empty && self.store.digest(ino)?.is_none() && self.store.digest(Ino::ROOT)?.is_some())
+    }
+
     /// Returns the digest under which a directory lists `ino`; otherwise as [`Vfs::digest`].
     pub fn listed_digest(&self, ino: Ino) -> Result<Option<Digest>> {
         Ok(match self.committed(ino)? {

@@ -51,7 +51,7 @@ pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then:
     if forgotten.contains(&place.then.0) {
         let why =
             format!("the content of {} as of commit {} was taken out of history", shown(path.names()), then.commit.0);
-        return refused(format!("{why} ('weft history forget')"));
+        return refused(format!("{why} ('weft history forget' or 'exclude')"));
     }
     leave_forgotten(&mut past, &forgotten, |ino| !all_new && present.inodes.contains_key(&ino), &mut report);
     let mapped =

@@ -598,7 +598,7 @@ fn a_log_is_looked_at_without_a_mount_and_beside_none() {
         fs::write(files.log(), log).expect("put back");
         let mounted = files.mount();
         mounted.put_and_sync("first", b"under a mount");
-        assert_eq!(waiting(), Waiting::default(), "its daemon knows");
+        assert_eq!(waiting(), Waiting { is_held: true, ..Waiting::default() }, "its daemon knows");
         mounted.close();
         assert_eq!(waiting(), Waiting::default(), "all is in the database");
     }

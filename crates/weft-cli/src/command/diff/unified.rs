@@ -6,6 +6,7 @@
 use crate::command::digest::Source;
 use crate::command::digest::difference::{Change, Difference};
 use crate::command::digest::list::escape;
+use crate::command::subject::Forgotten;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -42,6 +43,8 @@ enum Content {
     Binary,
     /// It has more than [`BYTES_MAX`].
     Large,
+    /// It was taken out of history.
+    Forgotten,
 }
 
 impl Unified<'_> {
@@ -72,6 +75,9 @@ impl Unified<'_> {
             Some([what.as_bytes(), b" ", first, b" and ", second, b" differ", why.as_bytes(), b"\n"].concat())
         };
         match contents {
+            [Content::Forgotten, _] | [_, Content::Forgotten] => {
+                Ok(differ("Files", ": the content of then was taken out of history"))
+            }
             [Content::Large, _] | [_, Content::Large] => Ok(differ("Files", ": too large to be compared by lines")),
             [Content::Binary, _] | [_, Content::Binary] => Ok(differ("Binary files", "")),
             [first, second] => unified([first.bytes(), second.bytes()], &labels).map(Some),
@@ -98,6 +104,7 @@ impl Content {
         });
         match read {
             Err(_) if is_large => Ok(Content::Large),
+            Err(error) if error.is::<Forgotten>() => Ok(Content::Forgotten),
             Err(error) => Err(error),
             Ok(()) if memchr::memchr(0, &all).is_some() => Ok(Content::Binary),
             Ok(()) => Ok(Content::Text(all)),
@@ -107,7 +114,7 @@ impl Content {
     fn bytes(self) -> Vec<u8> {
         match self {
             Content::Text(bytes) => bytes,
-            Content::Absent | Content::Binary | Content::Large => Vec::new(),
+            Content::Absent | Content::Binary | Content::Large | Content::Forgotten => Vec::new(),
         }
     }
 }

@@ -8,6 +8,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use weft_vfs::{Attributes, ErrorKind, Whence};
 
+/// A file whose content `weft history forget` or `exclude` took out.
+const FORGOTTEN: &str = "exported, but empty: its content of then was taken out of history";
+
 impl Exporter<'_> {
     /// Copies a file, its holes left out, unless it is there.
     pub(super) fn content(&self, item: &Item) {
@@ -30,7 +33,7 @@ impl Exporter<'_> {
             Ok(There::Other) => return self.transfer.fail(what, &path(), IN_THE_WAY),
             Err(error) => Err(error),
         };
-        let Err(error) = done else { return self.tell_contradiction(item, what) };
+        let Err(error) = done else { return self.tell_of_content(item, what) };
         let before = match (what, error.is::<weft_vfs::Error>()) {
             (What::Link, true) => "not exported: the transformation link gives nothing",
             _ => "not exported",
@@ -38,11 +41,18 @@ impl Exporter<'_> {
         self.transfer.fail_with(what, &path(), before, &error);
     }
 
-    /// Reports content that contradicts its digest. It was exported all the same.
-    fn tell_contradiction(&self, item: &Item, what: What) {
-        if what == What::File && self.vfs.contradicts_digest(item.attributes.ino).unwrap_or(false) {
-            let why = "exported, but its content is not what its digest says: it is of another moment, or damaged";
-            self.transfer.fail(what, &item.directory.path_of(&item.name), why);
+    /// Reports content that contradicts its digest, or is not in history any more. The file was
+    /// exported all the same.
+    fn tell_of_content(&self, item: &Item, what: What) {
+        let ino = item.attributes.ino;
+        let fail = |why| self.transfer.fail(what, &item.directory.path_of(&item.name), why);
+        if what != What::File {
+            return;
+        }
+        if item.attributes.size == 0 && self.vfs.has_forgotten(ino).unwrap_or(false) {
+            fail(FORGOTTEN);
+        } else if self.vfs.contradicts_digest(ino).unwrap_or(false) {
+            fail("exported, but its content is not what its digest says: it is of another moment, or damaged");
         }
     }
 

@@ -29,7 +29,10 @@ pub(super) fn run(arguments: &SetHistory) -> Result<()> {
     let (volume, is_set) = (shown::path(&arguments.volume), commit.is_some());
     match &arguments.rule {
         Keeping::Off => outln!("{volume} {} no history", if is_set { "keeps" } else { "would keep" }),
-        Keeping::By(rule) => outln!("{volume} {} history: {rule}", if is_set { "keeps" } else { "would keep" }),
+        Keeping::By(rule) => {
+            let readers = arguments.readers.map(|readers| format!(", for {}", readers.name())).unwrap_or_default();
+            outln!("{volume} {} history: {rule}{readers}", if is_set { "keeps" } else { "would keep" });
+        }
     }
     match &price {
         Some(price) if price.dropped.commits > 0 => {

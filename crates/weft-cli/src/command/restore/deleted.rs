@@ -5,6 +5,8 @@ use crate::command::digest::list::escape;
 use crate::command::log::{Names, Place};
 use crate::command::subject::Subject;
 use crate::command::transfer::path_as_json;
+use crate::mounted::is_mount_point;
+use crate::named::is_volume;
 use crate::{output, shown, size};
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -18,7 +20,6 @@ pub(super) fn list(directory: &OsStr, limit: usize, as_json: bool) -> Result<()>
     let what = || format!("cannot list what was deleted below {}", named(directory));
     let subject = Subject::demand(directory)?;
     subject.commit_first("what was deleted since the last commit is not listed");
-    crate::notes::tell_of_waiting(&subject.location);
     let opened = subject.location.engine().open_beside(OpenOptions::default()).with_context(what)?;
     let store = &*opened.store;
     let DeletedNames { names, count, is_complete } = deleted_names(store, &subject.path, limit).with_context(what)?;
@@ -32,7 +33,8 @@ pub(super) fn list(directory: &OsStr, limit: usize, as_json: bool) -> Result<()>
     }
     let left = count - names.len() as u64;
     let were = shown::counted(left, "more was", "more were");
-    let more = (left > 0).then(|| format!("{were} deleted before; -n lists more"));
+    // One that was brought back and deleted again is counted twice, and listed once.
+    let more = (left > 0).then(|| format!("at most {were} deleted before; -n lists more"));
     crate::notes::tell(more);
     let rest = "there is so much below it that some may be missing; name a directory in it".to_owned();
     crate::notes::tell((!is_complete).then_some(rest));
@@ -58,7 +60,12 @@ impl Listed {
     /// The path below `directory`, as a user names it.
     fn path(&self, directory: &OsStr) -> Vec<u8> {
         let above = directory.as_bytes();
-        let between = if above.ends_with(b":") || above.ends_with(b"/") { &b""[..] } else { b"/" };
+        let is_volume = || is_volume(directory.as_ref()) && !is_mount_point(directory.as_ref());
+        let between = match above {
+            [.., b':' | b'/'] => &b""[..],
+            _ if is_volume() => b":",
+            _ => b"/",
+        };
         [above, between, &self.name.path].concat()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::daemons::{self, Running};
 use crate::mounted::InMount;
-use crate::named::volume_and_path;
+use crate::named::{is_volume, volume_and_path};
 use crate::{mounted, shown};
 use anyhow::{Result, bail};
 use std::ffi::OsStr;
@@ -40,11 +40,15 @@ impl Place {
         if let Some((volume, path)) = volume_and_path(named) {
             return Place::of_volume(volume, path.as_bytes().to_vec());
         }
-        let Some(place) = InMount::find(Path::new(named))? else {
+        let path = Path::new(named);
+        if is_volume(path) && !mounted::is_mount_point(path) {
+            return Place::of_volume(path, Vec::new());
+        }
+        let Some(place) = InMount::find_to_change(path)? else {
             bail!(
                 "{} is in no mounted volume; of one that is not mounted, name the volume and the path in it, with a colon \
                  between",
-                shown::path(Path::new(named))
+                shown::path(path)
             )
         };
         let root = place.root()?;
@@ -86,7 +90,7 @@ impl Place {
                 shown(),
                 shown::path(own)
             ),
-            (Of::Mount(device), _) => match InMount::find(Path::new(named))? {
+            (Of::Mount(device), _) => match InMount::find_to_change(Path::new(named))? {
                 Some(other) if other.device == *device => Ok(other.path),
                 _ => bail!("{} is not in the same mount; 'weft export' copies to other places", shown()),
             },
