@@ -250,13 +250,20 @@ impl PostgresStore {
         if connection.take_warning() { Err(Error::Unconfirmed) } else { Ok(()) }
     }
 
+    /// A new connection for a reader.
+    fn new_reader(&self) -> Result<Connection> {
+        let mut connection = self.reconnect_unless(self.is_given_up)?;
+        settings::read_by_index(&mut connection);
+        Ok(connection)
+    }
+
     /// Reads on some connection; again on a new one if it breaks.
     fn read<T>(&self, class: Class, mut read: impl FnMut(&mut Connection) -> Result<T>) -> Result<T> {
         self.refuse_lost()?;
         let kept = self.readers.lock().pop();
         let mut connection = match kept {
             Some(connection) => connection,
-            None => self.reconnect_unless(self.is_given_up)?,
+            None => self.new_reader()?,
         };
         connection.count_as(class);
         let mut result = read(&mut connection);
@@ -267,7 +274,7 @@ impl PostgresStore {
             }
             // The others broke with it.
             self.readers.lock().retain(|other| !other.is_closed());
-            connection = self.reconnect_unless(self.is_given_up)?;
+            connection = self.new_reader()?;
             connection.count_as(class);
             result = read(&mut connection);
         }

@@ -384,6 +384,9 @@ fn store(
     let epoch = lease.as_ref().map_or(0, Lease::epoch);
     // Whoever does not hold the volume reads alone. Where nodes may be away a reader asks for them.
     let reads = lease.is_none() && !connection.lies_apart;
+    if reads {
+        settings::read_by_index(&mut connection);
+    }
     let (own, readers) = if reads { (None, vec![connection]) } else { (Some(connection), Vec::new()) };
     let writer = Writer::new(own, &header, epoch, zeros.clone(), opened);
     Ok(Arc::new(PostgresStore {

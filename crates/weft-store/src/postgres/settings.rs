@@ -107,6 +107,15 @@ pub(super) fn begin(connection: &mut Connection, address: &Address, name: Option
     }
 }
 
+/// Has a session that reads find rows by indices, from each row to the next: what the planner knows
+/// of a table may be of when that was small, or nothing, and then it reads all of a large one. An
+/// engine without such settings does as it likes.
+pub(super) fn read_by_index(connection: &mut Connection) {
+    let off = "SELECT set_config(d.name, 'off', false) FROM (VALUES ('enable_hashjoin'), ('enable_mergejoin')) \
+               AS d (name) WHERE current_setting(d.name, true) IS NOT NULL";
+    let _ = connection.run(CONNECT, off);
+}
+
 /// True if a session did not begin, for a reason that says nothing of the volume.
 fn is_unclear(begun: &Result<()>, connection: &Connection) -> bool {
     begun.as_ref().is_err_and(|error| !trust::is_refusal(error) && !connection.is_closed())

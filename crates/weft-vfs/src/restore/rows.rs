@@ -12,7 +12,7 @@ use weft_tree::Stored;
 const NAMES_READ: usize = 1 << 14;
 
 /// Fewest and most inodes that are read at once.
-const INODES_READ: (usize, usize) = (1, 1 << 12);
+const INODES_READ: (usize, usize) = (16, 1 << 12);
 
 /// Share of the inodes read that are wanted, below which fewer are read.
 const WANTED_SHARE: usize = 4;
