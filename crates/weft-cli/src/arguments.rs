@@ -14,8 +14,8 @@ mod signing;
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Receive, Send, Upgrade};
 pub use history::{
-    CreateSnapshot, DiffSnapshots, ExcludeHistory, History, HistoryCommand, HistoryName, Keeping, NamedSnapshot,
-    RenameSnapshot, SetHistory, Snapshot, SnapshotCommand,
+    CreateSnapshot, DeleteSnapshot, DiffSnapshots, ExcludeHistory, History, HistoryCommand, HistoryName, HoldSnapshot,
+    Keeping, NamedSnapshot, RenameSnapshot, SetHistory, Snapshot, SnapshotCommand,
 };
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};

@@ -115,6 +115,8 @@ pub struct PostgresStore {
     patience: Duration,
     /// Since when it could not be reached.
     away: Mutex<Option<Instant>>,
+    /// When it could be reached again.
+    back: Mutex<Option<Instant>>,
     /// Tells whether whoever waits for this thread's reading was killed.
     is_given_up: IsGivenUp,
     /// Ended last: nobody else may have the volume before all is done. None of a store that only
@@ -203,7 +205,9 @@ impl PostgresStore {
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
                 other => {
-                    *self.away.lock() = None;
+                    if self.away.lock().take().is_some() {
+                        *self.back.lock() = Some(Instant::now());
+                    }
                     return other;
                 }
             }
@@ -569,7 +573,10 @@ impl Maintenance for PostgresStore {
     }
 
     fn unanswered(&self) -> Option<Duration> {
-        self.lease.as_ref()?.unanswered()
+        let since = self.lease.as_ref()?.unanswered()?;
+        // Whoever renews the lease may not have tried again yet.
+        let is_back = self.back.lock().is_some_and(|back| back.elapsed() < since);
+        (!is_back).then_some(since)
     }
 
     fn round_trips(&self) -> RoundTrips {

@@ -134,7 +134,7 @@ pub enum SnapshotCommand {
     /// Delete a snapshot; refused while it is held
     ///
     /// Exit code 0: it is deleted. 1: it could not be. 2: wrong usage.
-    Delete(NamedSnapshot),
+    Delete(DeleteSnapshot),
     /// Give a snapshot another name; a hold goes along
     ///
     /// Exit code 0: it has the name. 1: it could not be. 2: wrong usage.
@@ -151,6 +151,15 @@ pub struct NamedSnapshot {
     pub volume: PathBuf,
     /// Name of the snapshot
     pub name: String,
+}
+
+#[derive(Args)]
+pub struct DeleteSnapshot {
+    #[command(flatten)]
+    pub snapshot: NamedSnapshot,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -173,6 +182,9 @@ pub struct RenameSnapshot {
     pub snapshot: NamedSnapshot,
     /// Its new name
     pub new: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -193,6 +205,9 @@ pub struct HoldSnapshot {
     pub snapshot: NamedSnapshot,
     /// Time from now for which nobody can delete it, such as 30d or 7y
     pub time: Span,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -2,7 +2,10 @@
 
 use super::history::{in_target, ordered};
 use super::subject::Subject;
-use crate::arguments::{CreateSnapshot, DiffSnapshots, NamedSnapshot, RenameSnapshot, Snapshot, SnapshotCommand};
+use crate::arguments::{
+    CreateSnapshot, DeleteSnapshot, DiffSnapshots, HoldSnapshot, NamedSnapshot, RenameSnapshot, Snapshot,
+    SnapshotCommand,
+};
 use crate::mounted::volume_named;
 use crate::shown;
 use anyhow::{Context, Result, ensure};
@@ -21,7 +24,7 @@ pub fn run(arguments: &Snapshot) -> Result<ExitCode> {
         SnapshotCommand::Restore(restore) => super::restore::snapshot(restore)?,
         SnapshotCommand::Delete(snapshot) => delete(snapshot)?,
         SnapshotCommand::Rename(snapshot) => rename(snapshot)?,
-        SnapshotCommand::Hold(hold) => hold_until(&hold.snapshot, later(hold.time.0))?,
+        SnapshotCommand::Hold(hold) => hold_until(hold)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -65,26 +68,39 @@ fn make(create: &CreateSnapshot) -> Result<()> {
     Ok(())
 }
 
-fn delete(snapshot: &NamedSnapshot) -> Result<()> {
+fn delete(DeleteSnapshot { snapshot, json: as_json }: &DeleteSnapshot) -> Result<()> {
     let NamedSnapshot { volume, name } = snapshot;
     let order = format!("/snapshots/delete/{}", in_target(name));
     let deleted = ordered(volume, &order, |vfs| vfs.delete_snapshot(name));
-    deleted.with_context(|| format!("cannot delete a snapshot of volume {}", shown::path(volume))).map(drop)
+    let commit = deleted.with_context(|| format!("cannot delete a snapshot of volume {}", shown::path(volume)))?;
+    match as_json {
+        true => outln!("{:#}", json!({ "name": name, "deleted_by": commit })),
+        false => outln!("snapshot {}: deleted", shown::message(name)),
+    }
+    Ok(())
 }
 
-fn rename(RenameSnapshot { snapshot, new }: &RenameSnapshot) -> Result<()> {
+fn rename(RenameSnapshot { snapshot, new, json: as_json }: &RenameSnapshot) -> Result<()> {
     let NamedSnapshot { volume, name } = snapshot;
     let order = format!("/snapshots/rename/{}/{}", in_target(name), in_target(new));
     let renamed = ordered(volume, &order, |vfs| vfs.rename_snapshot(name, new));
-    renamed.with_context(|| format!("cannot rename a snapshot of volume {}", shown::path(volume))).map(drop)
+    renamed.with_context(|| format!("cannot rename a snapshot of volume {}", shown::path(volume)))?;
+    match as_json {
+        true => outln!("{:#}", json!({ "name": new, "renamed_from": name })),
+        false => outln!("snapshot {}: renamed from {}", shown::message(new), shown::message(name)),
+    }
+    Ok(())
 }
 
-fn hold_until(snapshot: &NamedSnapshot, until: Timestamp) -> Result<()> {
-    let NamedSnapshot { volume, name } = snapshot;
+fn hold_until(HoldSnapshot { snapshot, time, json: as_json }: &HoldSnapshot) -> Result<()> {
+    let (NamedSnapshot { volume, name }, until) = (snapshot, later(time.0));
     let order = format!("/snapshots/hold/{}/{}", in_target(name), until.0);
     let held = ordered(volume, &order, |vfs| vfs.hold_snapshot(name, until));
     held.with_context(|| format!("cannot hold a snapshot of volume {}", shown::path(volume)))?;
-    outln!("snapshot {}: held until {}", shown::message(name), shown::time(until));
+    match as_json {
+        true => outln!("{:#}", json!({ "name": name, "held_until": shown::time(until) })),
+        false => outln!("snapshot {}: held until {}", shown::message(name), shown::time(until)),
+    }
     Ok(())
 }
 

@@ -403,6 +403,7 @@ fn store(
         loss: options.loss,
         patience: options.patience,
         away: Mutex::default(),
+        back: Mutex::default(),
         is_given_up: options.is_given_up,
         lease,
     }))

@@ -461,7 +461,7 @@ pub(super) fn refuse_base(store: &dyn Store, volume: &StreamVolume, part: &Part)
     if last.root != Some(root) {
         return Err(Error::Unusable(format!(
             "the stream begins from commit {} of there, with digest {}, and the last commit here, {}, has digest {here}; \
-             send the changes from a commit that is here",
+             send the changes from a commit that is here, or all of it to a new volume if this one was changed itself",
             from.number.0,
             weft_digest::hex(&root),
             header.commit.0

@@ -23,7 +23,11 @@ fn logged() -> (Address, String) {
         log.append(OpNo(op), OpNo(op), &b"a record".to_vec().into());
         log.syncer().sync().expect("written");
     }
-    assert_eq!(postgres::waiting(&address).expect("told"), Waiting::default(), "its daemon knows");
+    assert_eq!(
+        postgres::waiting(&address).expect("told"),
+        Waiting { is_held: true, ..Waiting::default() },
+        "its daemon knows"
+    );
     drop((log, store));
     let schema = address.schema().to_owned();
     (address, schema)

@@ -41,10 +41,10 @@ impl Place {
             return Place::of_volume(volume, path.as_bytes().to_vec());
         }
         let path = Path::new(named);
-        if is_volume(path) && !mounted::is_mount_point(path) {
-            return Place::of_volume(path, Vec::new());
-        }
         let Some(place) = InMount::find_to_change(path)? else {
+            if is_volume(path) {
+                return Place::of_volume(path, Vec::new());
+            }
             bail!(
                 "{} is in no mounted volume; of one that is not mounted, name the volume and the path in it, with a colon \
                  between",
