@@ -181,9 +181,56 @@ fn copies_on_citus_share_blocks_and_outlive_their_sources_and_all_that_is_delete
     fs::remove_dir_all(on.path("copied")).unwrap();
     fs::remove_file(on.path("copy")).unwrap();
     on.place.umount();
+    // The past has them.
+    assert_ne!(on.run("SELECT count(*) FROM blocks"), "0");
+    on.place.weft(&["history", "set", "--drop", &on.url, "off"]).well();
     for (table, rows) in [("blocks", "0"), ("extents", "0"), ("naming", "0"), ("fileatt", "1")] {
         assert_eq!(on.run(&format!("SELECT count(*) FROM {table}")), rows, "{table}");
     }
+    on.check();
+}
+
+#[test]
+fn the_past_of_a_volume_on_citus_is_read_compared_brought_back_and_sent() {
+    let Some(on) = Distributed::new() else { return };
+    let weft = |words: &[&str]| on.place.weft(words).well();
+    let (tree, large) = (on.place.path("tree"), large());
+    run("cp", &[&root().join("crates/weft-store/src/history"), &tree]);
+    run("cp", &[&tree, &on.path("tree")]);
+    fs::write(on.path("large"), &large).unwrap();
+    weft(&["snapshot", "create", "m", "first"]);
+    let digest = weft(&["digest", "m"]);
+    let copy = File::options().write(true).open(on.path("large")).unwrap();
+    copy.write_all_at(&vec![7; 2 << 20], 3 << 20).unwrap();
+    drop(copy);
+    fs::rename(on.path("tree/rule.rs"), on.path("renamed")).unwrap();
+    fs::remove_dir_all(on.path("tree")).unwrap();
+    weft(&["sync", "m"]);
+    for _ in 0..2 {
+        let past = on.path(".weft/at/first/");
+        run("diff", &[&tree, &past.join("tree")]);
+        assert!(fs::read(past.join("large")).unwrap() == large);
+        on.remount();
+    }
+    let told = on.place.weft(&["diff", "--at", "first", "m"]);
+    let lines = told.out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect::<Vec<_>>();
+    assert_eq!(lines, [["content", "large"], ["added", "renamed"], ["deleted", "tree/"]]);
+    assert!(weft(&["log", "m/renamed"]).contains("renamed from tree/rule.rs"));
+    weft(&["undelete", "m/tree"]);
+    weft(&["snapshot", "restore", "m", "first"]);
+    assert_eq!(weft(&["digest", "m"]), digest);
+    run("diff", &[&tree, &on.path("tree")]);
+    let stream = on.place.path("stream");
+    let mut send = on.place.command(&["send", "m@first"]);
+    assert!(send.stdout(File::create(&stream).unwrap()).status().unwrap().success());
+    let mut receive = on.place.command(&["receive", "copy"]);
+    assert!(receive.stdin(File::open(&stream).unwrap()).status().unwrap().success());
+    assert_eq!(weft(&["digest", "copy:"]).split(' ').next(), digest.split(' ').next());
+    weft(&["snapshot", "delete", "m", "first"]);
+    weft(&["history", "set", "--drop", "m", "all 1s"]);
+    weft(&["sync", "m"]);
+    weft(&["gc", "m"]);
+    on.place.umount();
     on.check();
 }
 
