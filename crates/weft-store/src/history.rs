@@ -10,6 +10,8 @@ pub(crate) mod emptied;
 pub(crate) mod fork;
 pub(crate) mod kept;
 mod rule;
+#[cfg(test)]
+mod testing;
 mod thinning;
 
 pub use dropping::{Dropped, dropped};

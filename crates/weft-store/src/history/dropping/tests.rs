@@ -1,53 +1,15 @@
 use super::*;
-use crate::batch::Batch;
-use crate::history::due;
+use crate::history::testing::{self, SECOND, commit, keep, make_due, volume};
 use crate::memory::MemoryStore;
-use crate::past::{HistoryChange, HistoryFor, PastStore, Pin};
-use crate::store::{CommitStore, Durability, RowStore, VolumeOptions};
+use crate::past::{HistoryChange, Pin};
+use crate::store::{RowStore, VolumeOptions};
 use proptest::prelude::*;
-
-const SECOND: i64 = 1_000_000_000;
-
-/// Commits `history`, or else a change of the tree.
-fn commit(store: &MemoryStore, time: i64, history: Vec<HistoryChange>) {
-    let header = store.header().expect("readable");
-    let (commit, mut counters) = (header.commit.next(), header.counters);
-    counters.op.0 += u64::from(history.is_empty());
-    let batch = Batch { commit, time: Timestamp(time * SECOND), counters, history, ..Batch::default() };
-    store.apply(&batch, Durability::Durable).expect("applied");
-}
-
-fn keep(store: &MemoryStore, time: i64, rule: &str) {
-    commit(store, time, vec![HistoryChange::Keep(rule.into(), HistoryFor::All)]);
-}
-
-fn volume(rule: &str) -> MemoryStore {
-    let store = MemoryStore::new(VolumeOptions::default());
-    keep(&store, 0, rule);
-    store
-}
 
 fn snapshot(store: &MemoryStore, time: i64) {
     let (commit_no, made) = (store.header().expect("readable").commit, Timestamp(time * SECOND));
     let name = commit_no.0.to_string().into_bytes();
     let pin = Pin { commit: commit_no, kind: PinKind::Snapshot, name, made, held_until: None };
     commit(store, time, vec![HistoryChange::Pin(pin)]);
-}
-
-fn all_kept(store: &MemoryStore) -> Vec<CommitNo> {
-    let last = store.header().expect("readable").commit.0;
-    (1..=last).map(CommitNo).filter(|commit| store.is_kept(*commit).expect("readable")).collect()
-}
-
-fn make_due(store: &MemoryStore, time: i64) {
-    for round in 0.. {
-        let changes = due(store, Timestamp(time * SECOND), &[]).expect("readable");
-        if changes.is_empty() {
-            return;
-        }
-        assert!(round < 100, "it never ends: {changes:?}");
-        commit(store, time, changes);
-    }
 }
 
 fn told(store: &MemoryStore, rule: Option<&str>, time: i64) -> Dropped {
@@ -106,11 +68,11 @@ proptest! {
         }
         time += later;
         make_due(&store, time);
-        let before = all_kept(&store);
+        let before = testing::kept(&store);
         let said = told(&store, Some(new), time);
         keep(&store, time, new);
         make_due(&store, time);
-        let after = all_kept(&store);
+        let after = testing::kept(&store);
         let gone = before.iter().filter(|commit| !after.contains(commit)).count() as u64;
         let ops = before.iter().filter_map(|number| store.commit_row(*number).expect("readable")).map(|row| row.op);
         let is_one_tree = ops.collect::<BTreeSet<_>>().len() == 1;

@@ -1,43 +1,9 @@
 use super::*;
-use crate::batch::Batch;
+use crate::history::testing::{SECOND, commit, kept, make_due, volume};
 use crate::memory::MemoryStore;
-use crate::past::{HistoryFor, PastStore};
-use crate::store::{CommitStore, Durability, RowStore, VolumeOptions};
+use crate::past::PastStore;
+use crate::store::{RowStore, VolumeOptions};
 use proptest::prelude::*;
-
-const SECOND: i64 = 1_000_000_000;
-
-/// Commits `history`, or else a change of the tree.
-fn commit(store: &MemoryStore, time: i64, history: Vec<HistoryChange>) {
-    let header = store.header().expect("readable");
-    let (commit, mut counters) = (header.commit.next(), header.counters);
-    counters.op.0 += u64::from(history.is_empty());
-    let batch = Batch { commit, time: Timestamp(time * SECOND), counters, history, ..Batch::default() };
-    store.apply(&batch, Durability::Durable).expect("applied");
-}
-
-fn volume(rule: &str) -> MemoryStore {
-    let store = MemoryStore::new(VolumeOptions::default());
-    commit(&store, 0, vec![HistoryChange::Keep(rule.into(), HistoryFor::All)]);
-    store
-}
-
-fn kept(store: &MemoryStore) -> Vec<CommitNo> {
-    let last = store.header().expect("readable").commit.0;
-    (1..=last).map(CommitNo).filter(|commit| store.is_kept(*commit).expect("readable")).collect()
-}
-
-/// Makes what is due at `time`, in as many commits as it takes.
-fn make_due(store: &MemoryStore, time: i64) {
-    for round in 0.. {
-        let changes = due(store, Timestamp(time * SECOND), &[]).expect("readable");
-        if changes.is_empty() {
-            return;
-        }
-        assert!(round < 100, "it never ends: {changes:?}");
-        commit(store, time, changes);
-    }
-}
 
 #[test]
 fn nothing_is_due_where_no_history_is_kept() {
