@@ -61,7 +61,7 @@ pub enum Error {
     /// The connection broke while a commit was on its way, which has not happened so far.
     #[error("the connection to the database broke before the commit")]
     Interrupted,
-    /// Whoever waited for the server was killed.
+    /// The program that waited for the server was killed.
     #[error("the program that waited for the server was killed")]
     GivenUp,
     /// Another process holds the volume, by its lease.

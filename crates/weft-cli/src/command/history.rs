@@ -64,6 +64,12 @@ fn tell(volume: &Path, as_json: bool) -> Result<()> {
     Ok(())
 }
 
+/// The time at which `commit` was made, if that is remembered, in words.
+fn made(store: &dyn Store, commit: CommitNo) -> weft_store::Result<String> {
+    let row = store.commit_row(commit)?;
+    Ok(row.map_or_else(|| "an unknown time".into(), |row| shown::time(row.time)))
+}
+
 /// Facts about the past of a volume.
 struct Kept {
     history: History,
@@ -83,10 +89,7 @@ struct Kept {
 impl Kept {
     fn read(store: &dyn Store) -> weft_store::Result<Option<Kept>> {
         let Some(history) = store.history()? else { return Ok(None) };
-        let made = |commit| -> weft_store::Result<String> {
-            let row = store.commit_row(commit)?;
-            Ok(row.map_or_else(|| "an unknown time".into(), |row| shown::time(row.time)))
-        };
+        let made = |commit| made(store, commit);
         let last = store.header()?.commit;
         let pins = store.pins()?.into_iter().map(|pin| made(pin.commit).map(|time| (pin, time)));
         Ok(Some(Kept {

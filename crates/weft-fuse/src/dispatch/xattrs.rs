@@ -11,6 +11,16 @@ use weft_links::{LinkOrder, WithLinks, is_for_everybody};
 use weft_vfs::blocking::Wait;
 use weft_vfs::{Caller, Ino, SetXattr};
 
+/// True if `user` is the super-user or the daemon's.
+fn is_in_charge(user: u32) -> bool {
+    user == 0 || user == rustix::process::geteuid().as_raw()
+}
+
+/// Refuses all others.
+fn refuse_others(caller: Caller) -> Outcome {
+    if is_in_charge(caller.uid) { Ok(()) } else { Err(Failure::Errno(libc::EPERM)) }
+}
+
 impl Server {
     pub(super) fn setxattr(&self, caller: Caller, ino: Ino, body: Body<'_>) -> Outcome {
         let Setxattr { flags, setxattr_flags, name, value } = Setxattr::parse(body)?;
@@ -79,9 +89,7 @@ impl Server {
     /// Ends all computing of networks, for the super-user or the daemon's user: a program that
     /// waits for it keeps a mount from going.
     fn stop_computing(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
-        if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
-            return Err(Failure::Errno(libc::EPERM));
-        }
+        refuse_others(caller)?;
         self.vfs.links()?.stop_computing(false);
         Ok(b"stopped".to_vec())
     }
@@ -89,9 +97,7 @@ impl Server {
     /// Commits all changes, for the super-user or the daemon's user: those who may ask the daemon
     /// for that by its socket, where there is one.
     fn commit(&self, caller: Caller) -> Result<Vec<u8>, Failure> {
-        if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
-            return Err(Failure::Errno(libc::EPERM));
-        }
+        refuse_others(caller)?;
         self.vfs.may_wait(Wait::Commit)?;
         let commit = self.vfs.commit_durably()?;
         match self.vfs.failed_writeback() {
@@ -133,7 +139,7 @@ impl Server {
     /// Returns counters of the volume and of this mount as JSON, as far as they are for `user`.
     pub(crate) fn stats(&self, user: u32) -> serde_json::Value {
         let mut volume = self.vfs.stats();
-        if user != 0 && user != rustix::process::geteuid().as_raw() {
+        if !is_in_charge(user) {
             volume.hide_others(user);
         }
         let requests: serde_json::Map<String, serde_json::Value> =

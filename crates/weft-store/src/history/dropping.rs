@@ -10,7 +10,7 @@ use crate::row::{CommitNo, Timestamp};
 use crate::store::Store;
 use std::collections::BTreeSet;
 
-/// What would be dropped by another rule.
+/// The commits that another rule drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
     /// Commits that the present rule keeps and the other one does not. Zero if all of them have

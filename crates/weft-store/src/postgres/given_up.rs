@@ -10,7 +10,7 @@ pub(super) type IsGivenUp = fn() -> bool;
 /// Time between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Whoever waits for a connection that others use, too.
+/// False: waits for a connection that others use, too, go on.
 pub(super) fn never() -> bool {
     false
 }

@@ -10,12 +10,12 @@ use weft_tree::Result;
 /// Longest wait of a change. It then goes on, whatever it was held back for.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Whether changes are held back.
+/// The state of holding changes back.
 #[derive(Default)]
 pub(crate) struct HeldBack {
-    /// The same as `waits`, to be looked at by each change.
+    /// True while changes wait. Set with `waiting` locked, and looked at by each change without.
     is_on: AtomicBool,
-    waits: Mutex<bool>,
+    waiting: Mutex<()>,
     released: Condvar,
 }
 
@@ -24,9 +24,19 @@ pub(crate) struct Holding<'a>(&'a HeldBack);
 
 impl Drop for Holding<'_> {
     fn drop(&mut self) {
-        self.0.is_on.store(false, Ordering::Relaxed);
-        *self.0.waits.lock() = false;
+        self.0.set(false);
         self.0.released.notify_all();
+    }
+}
+
+impl HeldBack {
+    fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, is_on: bool) {
+        let _waiting = self.waiting.lock();
+        self.is_on.store(is_on, Ordering::Relaxed);
     }
 }
 
@@ -34,19 +44,18 @@ impl Vfs {
     /// Holds back changes that begin from now on, for a while. The caller makes none meanwhile.
     /// Another one may end it early: then changes go on.
     pub(crate) fn hold_back(&self) -> Holding<'_> {
-        *self.held_back.waits.lock() = true;
-        self.held_back.is_on.store(true, Ordering::Relaxed);
+        self.held_back.set(true);
         Holding(&self.held_back)
     }
 
     /// Waits until changes are not held back any more. `WouldBlock`.
     pub(super) fn wait_if_held_back(&self) -> Result<()> {
         let held = &self.held_back;
-        if held.is_on.load(Ordering::Relaxed) {
+        if held.is_on() {
             self.may_wait(Wait::Commit)?;
             let until = Instant::now() + WAIT_MAX;
-            let mut waits = held.waits.lock();
-            while *waits && !held.released.wait_until(&mut waits, until).timed_out() {}
+            let mut waiting = held.waiting.lock();
+            while held.is_on() && !held.released.wait_until(&mut waiting, until).timed_out() {}
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &SetHistory) -> Result<()> {
     Ok(())
 }
 
-/// What a change of the rule drops.
+/// The commits that a change of the rule drops.
 struct Price {
     dropped: Dropped,
     /// Time at which the oldest commit that stays was made.
@@ -61,9 +61,7 @@ impl Price {
             Keeping::By(rule) => Some(rule),
         };
         let Some(dropped) = dropped(&*opened.store, rule, SystemClock.now())? else { return Ok(None) };
-        let oldest = opened.store.commit_row(dropped.oldest)?;
-        let oldest_made = oldest.map_or_else(|| "an unknown time".into(), |row| shown::time(row.time));
-        Ok(Some(Price { dropped, oldest_made }))
+        Ok(Some(Price { oldest_made: super::made(&*opened.store, dropped.oldest)?, dropped }))
     }
 
     fn refused(&self, keeping: &Keeping) -> anyhow::Error {
@@ -74,7 +72,7 @@ impl Price {
         )
     }
 
-    /// What stays, where the past does not end.
+    /// Words for the oldest that stays, where the past does not end.
     fn rest(&self, keeping: &Keeping) -> String {
         match keeping {
             Keeping::Off => String::new(),
