@@ -213,6 +213,10 @@ impl Vfs {
     }
 
     fn load_inodes(&self, ino: Ino) -> Result<()> {
+        // No volume has it, so no store is asked: what a request names may be any number.
+        if ino >= Ino::MAX {
+            return Err(crate::Error::new(ErrorKind::Stale, ino));
+        }
         let mut found = false;
         let count = self.state.lock().locality.miss(ino, self.store.is_remote());
         self.learning(

@@ -39,6 +39,19 @@ fn each_lookup_holds_once_more_and_the_last_release_deletes() {
 }
 
 #[test]
+fn a_number_that_no_volume_has_is_stale_in_each_place() {
+    let volume = Volume::new();
+    let file = volume.file("file");
+    for number in [Ino::MAX.0 - 1, Ino::MAX.0, Ino::MAX.0 + 1, u64::MAX].map(Ino) {
+        assert_eq!(kind(volume.vfs.attributes(number)), ErrorKind::Stale);
+        let moved = volume.vfs.rename((Ino::ROOT, b"file"), (number, b"file"), RenameMode::Replace);
+        assert_eq!(kind(moved), ErrorKind::Stale);
+        assert_eq!(kind(volume.vfs.link(HOLDING, file, number, b"link")), ErrorKind::Stale);
+        assert_eq!(kind(volume.vfs.link(HOLDING, number, Ino::ROOT, b"link")), ErrorKind::Stale);
+    }
+}
+
+#[test]
 fn files_that_were_open_without_a_name_at_a_crash_are_gone_when_the_volume_opens() {
     let mut volume = Volume::new();
     let ino = volume.vfs.make(HOLDING, Ino::ROOT, b"file", FILE).expect("made").ino;
