@@ -19,7 +19,7 @@ pub use history::{
 };
 pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
-pub use serving::{Serve, Served, served_at};
+pub use serving::{Serve, Served, served_at, told_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
 
 use crate::size;
@@ -264,6 +264,11 @@ pub enum Command {
     /// a place for control sockets is told the mounts alone.
     #[command(after_long_help = examples::STATUS)]
     Status(Status),
+    /// End the server of a volume (weft serve), and wait until it has committed all
+    ///
+    /// A mount ends by 'weft umount'. Exit code 0: it has ended well. 1: it has not.
+    #[command(after_long_help = examples::STOP)]
+    Stop(Stop),
     /// Have a volume that is mounted or served commit all changes now
     ///
     /// Returns once they are durable. Without the right to ask the daemon for a commit, changes of
@@ -529,8 +534,8 @@ pub struct Mount {
     /// no-idle-policy, opens, no-opens, no-confinement, accept-loss, portmap, and with values
     /// (commit-interval=5) commit-interval, dirty-max, metadata-cache, block-cache, read-ahead,
     /// shared-memory, memo, temporary, keys, links, at, history-name, exported-stages, transport,
-    /// placement, log, wait, lease, patience, disk-cache, disk-cache-size, nfs, exports, grace,
-    /// tls-certificate, tls-key, tls-clients
+    /// placement, log, wait, lease, patience, disk-cache, disk-cache-size, metrics, nfs, exports,
+    /// grace, tls-certificate, tls-key, tls-clients
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Stay in the foreground, messages on standard error
@@ -685,6 +690,11 @@ pub struct Open {
     /// Most bytes that the disk cache takes; 10G if not given
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub disk_cache_size: Option<u64>,
+    /// Tell metrics in the format of Prometheus, and health, to whoever connects to this address by
+    /// HTTP: /metrics, /healthz, /readyz. A port alone is one of this machine's own (127.0.0.1). No
+    /// metric names a file, a user or a client
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = told_at)]
+    pub metrics: Option<SocketAddr>,
 }
 
 #[derive(Args)]
@@ -744,9 +754,23 @@ pub struct Stats {
     /// As JSON
     #[arg(long)]
     pub json: bool,
-    /// Again every second, until interrupted
+    /// Rates every second, until interrupted: a line each, or with --json all counters each time
     #[arg(long)]
     pub watch: bool,
+    /// Tell who does what instead: operations with the time that they take, and processes and
+    /// clients with their requests; with --watch those of each second. For the daemon's user alone
+    #[arg(long)]
+    pub operations: bool,
+}
+
+#[derive(Args)]
+pub struct Stop {
+    /// The address where the volume is served, or the volume
+    #[arg(value_name = "ADDRESS|VOLUME")]
+    pub named: PathBuf,
+    /// Seconds after which this gives up, while the server still ends; 0: never
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value_t = 300)]
+    pub timeout: u64,
 }
 
 #[derive(Args)]

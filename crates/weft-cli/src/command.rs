@@ -32,6 +32,7 @@ mod snapshot;
 mod stages;
 pub mod stats;
 mod status;
+mod stop;
 mod subject;
 pub mod sync;
 pub mod transfer;
@@ -78,6 +79,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Scrub(arguments) => Ok(looked(scrub::run(&arguments))),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Stop(arguments) => stop::run(&arguments),
         Command::Sync(arguments) => sync::run(&arguments),
         Command::Link(arguments) => link::run(&arguments),
         Command::Net(arguments) => net::run(&arguments),

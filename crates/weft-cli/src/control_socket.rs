@@ -2,44 +2,65 @@
 
 use crate::named::{server, volume};
 use crate::opened::Opened;
-use serde_json::Value;
+use anyhow::{Context, Result};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use weft_control::{Daemon, Kind, Server};
+use weft_control::{Answers, Daemon, Kind, MetricsServer, Server};
+use weft_vfs::Report;
 
-/// A control socket, or the reason that there is none: a daemon serves without one, too.
+/// A control socket, and the address at which metrics are told, if the user asked for one.
 #[derive(Clone)]
-pub struct ControlSocket(Arc<Result<Server, String>>);
+pub struct ControlSocket(Arc<Endpoints>);
+
+/// Each is there, or the reason that it is not: a daemon serves without, too.
+struct Endpoints {
+    control: Result<Server, String>,
+    metrics: Option<Result<MetricsServer, String>>,
+}
+
+/// Returns a listener at the address for metrics, if there is one.
+pub fn listen(metrics: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    let bound = |address| TcpListener::bind(address).with_context(|| format!("cannot tell metrics at {address}"));
+    metrics.map(bound).transpose()
+}
 
 impl ControlSocket {
-    /// Makes the control socket of a daemon that serves `opened` at `place`. Must be called after
-    /// the process has gone to the background.
+    /// Makes the control socket of a daemon that serves `opened` at `place`, and has its metrics
+    /// told to whoever connects to `metrics`. Must be called after the process has gone to the
+    /// background.
     pub fn start(
         opened: &Opened,
-        kind: Kind,
-        place: String,
-        counters: impl Fn() -> Option<Value> + Send + Sync + 'static,
+        (kind, place): (Kind, String),
+        metrics: Option<TcpListener>,
+        counters: impl Fn() -> Option<Report> + Send + Sync + 'static,
     ) -> ControlSocket {
-        let started = opened.store.header().map_err(|error| error.to_string()).and_then(|header| {
-            let daemon = Daemon {
-                kind,
-                id: header.uuid,
-                volume: volume(&opened.location),
-                server: server(&opened.location),
-                engine: opened.location.engine().name(),
-                place,
-                read_only: opened.read_only,
-                as_of: opened.as_of.map(|as_of| as_of.made),
-                vfs: Arc::downgrade(&opened.vfs),
-                counters: Box::new(counters),
-            };
-            Server::start(daemon).map_err(|error| error.to_string())
+        let id = match opened.store.header() {
+            Ok(header) => header.uuid,
+            Err(error) => return ControlSocket(Arc::new(Endpoints { control: Err(error.to_string()), metrics: None })),
+        };
+        let answers = Answers::new(Daemon {
+            kind,
+            id,
+            volume: volume(&opened.location),
+            server: server(&opened.location),
+            engine: opened.location.engine().name(),
+            place,
+            read_only: opened.read_only,
+            as_of: opened.as_of.map(|as_of| as_of.made),
+            vfs: Arc::downgrade(&opened.vfs),
+            counters: Box::new(counters),
         });
-        ControlSocket(Arc::new(started))
+        let started = |listener| MetricsServer::start(&answers, listener).map_err(|error| error.to_string());
+        let control = Server::start(&answers).map_err(|error| error.to_string());
+        ControlSocket(Arc::new(Endpoints { control, metrics: metrics.map(started) }))
     }
 
     /// Logs the reason if there is none, and the commands that fail without one.
     pub fn say_if_missing(&self) {
-        if let Err(why) = &*self.0 {
+        if let Some(Err(why)) = &self.0.metrics {
+            tracing::warn!("serving without metrics: {why}");
+        }
+        if let Err(why) = &self.0.control {
             tracing::warn!(
                 "serving without a control socket: {why}; until it is served again with one, no snapshot can be made or \
                  deleted, nothing restored or undeleted, and history neither set nor forgotten"
@@ -47,9 +68,12 @@ impl ControlSocket {
         }
     }
 
-    /// Removes it.
+    /// Removes it, and tells no more metrics.
     pub fn stop(&self) {
-        if let Ok(server) = &*self.0 {
+        if let Ok(server) = &self.0.control {
+            server.stop();
+        }
+        if let Some(Ok(server)) = &self.0.metrics {
             server.stop();
         }
     }

@@ -143,7 +143,7 @@ pub fn explain(error: &anyhow::Error, told: String) -> String {
 fn served(daemon: &Running) -> Option<String> {
     let status = daemon.status.as_ref().ok().filter(|_| daemon.socket.kind == Kind::Server)?;
     let (place, pid) = (status["place"].as_str()?, daemon.socket.pid);
-    Some(format!("served at {place} by process {pid}; 'kill {pid}' ends that once all is committed"))
+    Some(format!("served at {place} by process {pid}; 'weft stop {place}' ends that once all is committed"))
 }
 
 /// Finds the daemon that has a volume mounted at `directory`.
@@ -179,10 +179,10 @@ fn told(socket: &Socket, target: &str) -> Result<Value, Untold> {
 }
 
 impl Running {
-    /// Returns its counters.
-    pub fn stats(&self) -> Result<Value> {
+    /// Returns its answer to the question `target`.
+    pub fn told(&self, target: &str) -> Result<Value> {
         let pid = self.socket.pid;
-        told(&self.socket, "/stats").map_err(|untold| match untold {
+        told(&self.socket, target).map_err(|untold| match untold {
             Untold::Gone => anyhow!("process {pid} has just ended"),
             Untold::Because(why) => anyhow!("process {pid} does not tell its counters: {why}"),
         })

@@ -1,9 +1,12 @@
-//! Answers of a daemon: its own state, commits that it makes now, and what it keeps of the past.
+//! Answers of a daemon: its own state, commits that it makes now, what it keeps of the past, and
+//! its end.
 //!
 //! All that could wait for the volume is asked by other threads, few of them, and within a time
 //! limit: a volume that is stuck is reported, and holds up no other answer.
 
 use crate::COMMIT_MAX;
+use crate::metrics::{self, Scraped};
+use crate::operations::operations_value;
 use crate::restoring::{report_value, restore_request};
 use axum::Router;
 use axum::body::{Body, HttpBody};
@@ -12,13 +15,14 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weft_vfs::{Clock, CommitNo, HistoryFor, RestoreError, SystemClock, Timestamp, Vfs};
+use weft_vfs::{Clock, CommitNo, HistoryFor, Report, RestoreError, Stats, SystemClock, Timestamp, Vfs};
 
 /// Time within which the volume must answer.
 const TELLING_MAX: Duration = Duration::from_secs(1);
@@ -51,7 +55,7 @@ impl Kind {
 }
 
 /// Returns all counters; none once nothing is served any more.
-pub type Counters = Box<dyn Fn() -> Option<Value> + Send + Sync>;
+pub type Counters = Box<dyn Fn() -> Option<Report> + Send + Sync>;
 
 /// A daemon as it tells of itself.
 pub struct Daemon {
@@ -82,6 +86,27 @@ pub struct Daemon {
 #[derive(Clone, Copy)]
 pub(crate) struct Asker(pub(crate) u32);
 
+/// The answers of a daemon, for the servers that give them.
+#[derive(Clone)]
+pub struct Answers(Arc<Shared>);
+
+impl Answers {
+    /// Returns those of `daemon`, which serves from now on.
+    pub fn new(daemon: Daemon) -> Answers {
+        Answers(Arc::new(Shared {
+            daemon,
+            since: SystemClock.now(),
+            asking: Arc::new(Semaphore::new(ASKING_MAX)),
+            committing: Arc::new(Semaphore::new(1)),
+        }))
+    }
+
+    /// Returns the daemon.
+    pub(crate) fn daemon(&self) -> &Daemon {
+        &self.0.daemon
+    }
+}
+
 /// State shared by all connections.
 struct Shared {
     daemon: Daemon,
@@ -91,20 +116,27 @@ struct Shared {
     committing: Arc<Semaphore>,
 }
 
-/// The answers of `daemon`.
-pub(crate) fn router(daemon: Daemon) -> Router {
-    let shared = Shared {
-        daemon,
-        since: SystemClock.now(),
-        asking: Arc::new(Semaphore::new(ASKING_MAX)),
-        committing: Arc::new(Semaphore::new(1)),
-    };
+/// Requests that anybody may make who reaches the daemon: none names a file or changes anything.
+fn open_routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/healthz", get(async || text(StatusCode::OK, "ok")))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+}
+
+/// The answers to those alone.
+pub(crate) fn open_router(answers: &Answers) -> Router {
+    open_routes().layer(from_fn(refuse_bodies)).with_state(answers.0.clone())
+}
+
+/// All answers.
+pub(crate) fn router(answers: &Answers) -> Router {
+    open_routes()
         .route("/stats", get(stats))
+        .route("/operations", get(operations))
         .route("/status", get(status))
         .route("/commit", post(commit))
+        .route("/stop", post(stop))
         .route("/history/set/{rule}/{readers}", post(set_history))
         .route("/history/off", post(end_history))
         .route("/history/collect/{since}", post(collect_history))
@@ -117,7 +149,7 @@ pub(crate) fn router(daemon: Daemon) -> Router {
         .route("/history/exclude", post(exclude_from_history))
         .route("/history/include", post(include_in_history))
         .layer(from_fn(refuse_bodies))
-        .with_state(Arc::new(shared))
+        .with_state(answers.0.clone())
 }
 
 /// Refuses requests that bring something: none needs to, so nobody makes this process keep it.
@@ -159,7 +191,7 @@ async fn asked<T: Send + 'static>(
 }
 
 async fn ready(State(shared): State<Arc<Shared>>) -> Response {
-    let failed = asked(&shared, |shared| Some(failure(&(shared.daemon.counters)()?))).await;
+    let failed = asked(&shared, |shared| Some(failure(&(shared.daemon.counters)()?.volume))).await;
     match failed {
         Ok(None) => text(StatusCode::OK, "ready"),
         Ok(Some(why)) => text(StatusCode::SERVICE_UNAVAILABLE, &why),
@@ -168,20 +200,42 @@ async fn ready(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 /// Returns the reason, by the counters, that the volume is not served or no change becomes durable.
-fn failure(stats: &Value) -> Option<String> {
-    let volume = &stats["volume"];
-    let told = |name: &str| volume[name].as_str().map(str::to_owned);
-    let failed = || Some(format!("the last commit failed: {}", told("commit_error")?));
+fn failure(volume: &Stats) -> Option<String> {
+    let failed = || Some(format!("the last commit failed: {}", volume.commit_error.as_ref()?));
     let unanswered = || {
-        let seconds = volume["unanswered_seconds"].as_u64()?;
+        let seconds = volume.unanswered_seconds?;
         Some(format!("the database server has not answered for {seconds} seconds"))
     };
-    told("lost").or_else(failed).or_else(unanswered).or_else(|| told("failed_writeback"))
+    volume.lost.clone().or_else(failed).or_else(unanswered).or_else(|| volume.failed_writeback.clone())
 }
 
 async fn stats(State(shared): State<Arc<Shared>>) -> Response {
-    let stats = asked(&shared, |shared| (shared.daemon.counters)()).await;
+    let stats = asked(&shared, |shared| serde_json::to_value((shared.daemon.counters)()?).ok()).await;
     stats.map_or_else(|unanswered| unanswered, |stats| json(&stats))
+}
+
+async fn operations(State(shared): State<Arc<Shared>>) -> Response {
+    let told = asked(&shared, |shared| Some(operations_value(&(shared.daemon.counters)()?))).await;
+    told.map_or_else(|unanswered| unanswered, |told| json(&told))
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
+    match asked(&shared, |shared| metrics::text(shared.scraped()?).ok()).await {
+        Ok(told) => ([(header::CONTENT_TYPE, metrics::MEDIA_TYPE)], Body::from(told)).into_response(),
+        Err(unanswered) => unanswered,
+    }
+}
+
+/// Has a server end as by SIGTERM: once all is committed. A mount goes by umount(2) alone, which
+/// fails while programs use it.
+async fn stop(State(shared): State<Arc<Shared>>) -> Response {
+    if shared.daemon.kind == Kind::Mount {
+        return text(StatusCode::CONFLICT, "a mount ends when it is unmounted");
+    }
+    match kill_process(getpid(), Signal::TERM) {
+        Ok(()) => json(&json!({ "pid": std::process::id() })),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &format!("cannot end this process: {error}")),
+    }
 }
 
 async fn status(State(shared): State<Arc<Shared>>) -> Response {
@@ -190,11 +244,23 @@ async fn status(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 impl Shared {
+    fn scraped(&self) -> Option<Scraped> {
+        let daemon = &self.daemon;
+        let report = (daemon.counters)()?;
+        Some(Scraped {
+            kind: daemon.kind.name(),
+            engine: daemon.engine,
+            since: self.since,
+            committed: daemon.vfs.upgrade()?.last_commit().1,
+            is_ready: failure(&report.volume).is_none(),
+            report,
+        })
+    }
+
     fn status(&self) -> Option<Value> {
         let daemon = &self.daemon;
-        let stats = (daemon.counters)()?;
+        let Report { transport, volume, .. } = (daemon.counters)()?;
         let (commit, time) = daemon.vfs.upgrade()?.last_commit();
-        let volume = &stats["volume"];
         let age = time.map(|time| (SystemClock.now().0.saturating_sub(time.0)).max(0) / 1_000_000_000);
         Some(json!({
             "volume": daemon.volume,
@@ -205,18 +271,18 @@ impl Shared {
             "place": daemon.place,
             "pid": std::process::id(),
             "since": rfc3339(self.since),
-            "transport": stats["transport"],
-            "nfs": volume["nfs"]["address"],
+            "transport": transport,
+            "nfs": volume.nfs.as_ref().map(|nfs| nfs.address),
             "read_only": daemon.read_only,
             "as_of": daemon.as_of.map(rfc3339),
             "commit": commit.0,
             "committed": time.map(rfc3339),
             "commit_age_seconds": age,
-            "error": failure(&stats),
-            "no_room": volume["no_room"],
-            "bytes_used": volume["bytes_used"],
-            "inodes_used": volume["inodes_used"],
-            "dirty_bytes": volume["dirty_bytes"],
+            "error": failure(&volume),
+            "no_room": volume.no_room,
+            "bytes_used": volume.bytes_used,
+            "inodes_used": volume.inodes_used,
+            "dirty_bytes": volume.dirty_bytes,
         }))
     }
 }
@@ -367,12 +433,19 @@ mod tests {
 
     #[test]
     fn a_failed_commit_and_a_lost_volume_are_why_a_daemon_is_not_ready() {
-        assert_eq!(failure(&json!({"volume": {"lost": null, "commit_error": null}})), None);
-        let failed = failure(&json!({"volume": {"commit_error": "no space"}}));
+        let with = |change: fn(&mut Stats)| {
+            let mut stats = Stats::default();
+            change(&mut stats);
+            failure(&stats)
+        };
+        assert_eq!(with(|_| ()), None);
+        let failed = with(|stats| stats.commit_error = Some("no space".into()));
         assert_eq!(failed.as_deref(), Some("the last commit failed: no space"));
-        assert_eq!(failure(&json!({"volume": {"lost": "taken", "commit_error": "x"}})).as_deref(), Some("taken"));
-        assert_eq!(failure(&json!({"volume": {"failed_writeback": "bytes"}})).as_deref(), Some("bytes"));
-        let unanswered = failure(&json!({"volume": {"unanswered_seconds": 20, "failed_writeback": "bytes"}}));
+        let lost = with(|stats| (stats.lost, stats.commit_error) = (Some("taken".into()), Some("x".into())));
+        assert_eq!(lost.as_deref(), Some("taken"));
+        assert_eq!(with(|stats| stats.failed_writeback = Some("bytes".into())).as_deref(), Some("bytes"));
+        let unanswered =
+            with(|stats| (stats.unanswered_seconds, stats.failed_writeback) = (Some(20), Some("bytes".into())));
         assert_eq!(unanswered.as_deref(), Some("the database server has not answered for 20 seconds"));
     }
 

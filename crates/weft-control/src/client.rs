@@ -93,6 +93,8 @@ pub fn ask(socket: &Path, method: Method, target: &str, limit: Duration) -> Resu
             Ok(0) => break,
             Ok(count) => bytes.extend_from_slice(&part[..count]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A daemon that refuses a connection does not read the request.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset && !bytes.is_empty() => break,
             Err(error) => return Err(error.into()),
         }
         if bytes.len() as u64 > ANSWER_BYTES_MAX {

@@ -1,20 +1,24 @@
-//! The control socket of a daemon: a Unix socket of its owner's alone, which speaks HTTP/1.1.
+//! The control socket of a daemon: a Unix socket of its owner's alone, which speaks HTTP/1.1; and
+//! an address at which it tells its metrics and its health, and nothing else.
 //!
 //! `directory` says where sockets lie and who may be trusted there, `server` takes connections,
-//! `answers` reports and acts, `client` asks. It knows the volume (`weft-vfs`) and no protocol that
-//! serves it: a daemon says what it is ([`Daemon`]).
+//! `answers` reports and acts, `metrics` and `operations` say what is counted, `client` asks. It
+//! knows the volume (`weft-vfs`) and no protocol that serves it: a daemon says what it is
+//! ([`Daemon`]).
 
 mod answers;
 mod client;
 mod directory;
+mod metrics;
+mod operations;
 mod restoring;
 mod server;
 
-pub use answers::{Daemon, Kind};
+pub use answers::{Answers, Counters, Daemon, Kind};
 pub use client::{Answer, Method, Unanswered, ask};
 pub use directory::{DirectoryError, Socket, missing, remove_stale, sockets};
 pub use restoring::{forget_target, path_target, report_value, restore_target};
-pub use server::{Server, StartError};
+pub use server::{MetricsServer, Server, StartError};
 
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
-//! Connections to the control socket: who may have one, how many, and for how long.
+//! Connections to the control socket and to the address of metrics: who may have one, how many, and
+//! for how long.
 //!
-//! One thread with a runtime of its own, which serves nothing else, so nothing here delays a
+//! One thread each with a runtime of its own, which serves nothing else, so nothing here delays a
 //! request of the volume.
 
 use crate::COMMIT_MAX;
-use crate::answers::{ASKING_MAX, Asker, Daemon, router};
+use crate::answers::{ASKING_MAX, Answers, Asker, open_router, router};
 use crate::directory::{self, DirectoryError};
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
@@ -12,19 +13,25 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use rustix::process::geteuid;
+use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-/// Most connections at once; more wait in the system's queue.
-const CONNECTIONS_MAX: usize = 16;
+/// Most connections at once; more are refused.
+const CONNECTIONS_MAX: usize = 256;
+
+/// The answer to those.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 26\r\n\r\ntoo many connections here\n";
 
 /// Time within which a client must send the head of its request.
 const HEAD_MAX: Duration = Duration::from_secs(5);
@@ -65,33 +72,36 @@ impl std::error::Error for StartError {}
 /// A control socket that is served. It is removed when this is dropped, or stopped.
 pub struct Server {
     path: PathBuf,
-    running: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+    running: Running,
 }
 
 impl Server {
-    /// Makes the socket of `daemon` and begins to answer there. The daemon must hold its volume:
+    /// Makes the socket of a daemon and gives `answers` there. The daemon must hold its volume:
     /// sockets of the volume that nobody listens at are removed. Must be called after the process
     /// has gone to the background, as it starts a thread.
-    pub fn start(daemon: Daemon) -> Result<Server, StartError> {
-        Server::start_in(&directory::made().map_err(StartError::Directory)?, daemon)
+    pub fn start(answers: &Answers) -> Result<Server, StartError> {
+        Server::start_in(&directory::made().map_err(StartError::Directory)?, answers)
     }
 
-    fn start_in(directory: &Path, daemon: Daemon) -> Result<Server, StartError> {
+    fn start_in(directory: &Path, answers: &Answers) -> Result<Server, StartError> {
+        let daemon = answers.daemon();
         let (listener, path) = directory::listen(directory, &daemon.id, daemon.kind).map_err(StartError::System)?;
-        let served = serve(listener, router(daemon));
-        let running =
-            Mutex::new(Some(served.inspect_err(|_| drop(std::fs::remove_file(&path))).map_err(StartError::System)?));
+        let router = router(answers);
+        let running = listener.set_nonblocking(true).and_then(|()| {
+            Running::start("weft-control", async move || {
+                let listener = UnixListener::from_std(listener)?;
+                Ok(accept(async || Ok(listener.accept().await?.0), asker, router).await)
+            })
+        });
+        let running = running.inspect_err(|_| drop(std::fs::remove_file(&path))).map_err(StartError::System)?;
         Ok(Server { path, running })
     }
 
     /// Removes the socket and answers nothing more.
     pub fn stop(&self) {
-        let Some((stop, thread)) = self.running.lock().take() else { return };
         // First, so that nobody is left waiting there.
         let _ = std::fs::remove_file(&self.path);
-        // A thread that has ended needs no word, and has nothing to tell.
-        let _ = stop.send(());
-        let _ = thread.join();
+        self.running.stop();
     }
 }
 
@@ -101,75 +111,124 @@ impl Drop for Server {
     }
 }
 
-/// Answers at `listener` by a thread of its own, until told to stop.
-fn serve(
-    listener: std::os::unix::net::UnixListener,
-    router: Router,
-) -> io::Result<(oneshot::Sender<()>, JoinHandle<()>)> {
-    listener.set_nonblocking(true)?;
-    let runtime = runtime()?;
-    let listener = {
-        let _entered = runtime.enter();
-        UnixListener::from_std(listener)?
-    };
-    let (stop, stopped) = oneshot::channel();
-    let serves = move || {
-        runtime.block_on(async {
-            tokio::select! {
-                () = accept(listener, router) => {}
-                _ = stopped => {}
-            }
+/// An address at which the metrics and the health of a daemon are told to anybody.
+pub struct MetricsServer(Running);
+
+impl MetricsServer {
+    /// Gives those of `answers` that anybody may have to whoever connects to `listener`. Must be
+    /// called after the process has gone to the background, as it starts a thread.
+    ///
+    /// Errors: there is no thread for it.
+    pub fn start(answers: &Answers, listener: std::net::TcpListener) -> io::Result<MetricsServer> {
+        listener.set_nonblocking(true)?;
+        let router = open_router(answers);
+        let running = Running::start("weft-metrics", async move || {
+            let listener = TcpListener::from_std(listener)?;
+            Ok(accept(async || Ok(listener.accept().await?.0), |_| Some(Asker(u32::MAX)), router).await)
         });
-        // A commit that does not end is not waited for.
-        runtime.shutdown_background();
-    };
-    let thread = std::thread::Builder::new().name("weft-control".into()).stack_size(STACK_BYTES).spawn(serves)?;
-    Ok((stop, thread))
+        running.map(MetricsServer)
+    }
+
+    /// Answers nothing more.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
 }
 
-fn runtime() -> io::Result<Runtime> {
+/// A thread that serves, until it is stopped or dropped.
+struct Running(Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>);
+
+impl Running {
+    /// Has a thread of its own do what `serves` says.
+    fn start<F: Future<Output = io::Result<Infallible>>>(
+        name: &str,
+        serves: impl FnOnce() -> F + Send + 'static,
+    ) -> io::Result<Running> {
+        let runtime = runtime(name)?;
+        let (stop, stopped) = oneshot::channel();
+        let serves = move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    served = serves() => match served {
+                        Err(error) => tracing::warn!("questions to this daemon are not answered: {error}"),
+                    },
+                    _ = stopped => {}
+                }
+            });
+            // A commit that does not end is not waited for.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(serves)?;
+        Ok(Running(Mutex::new(Some((stop, thread)))))
+    }
+
+    fn stop(&self) {
+        let Some((stop, thread)) = self.0.lock().take() else { return };
+        // A thread that has ended needs no word, and has nothing to tell.
+        let _ = stop.send(());
+        let _ = thread.join();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn runtime(name: &str) -> io::Result<Runtime> {
     Builder::new_current_thread()
-        .thread_name("weft-control")
+        .thread_name(name)
         .max_blocking_threads(ASKING_MAX + 1)
         .enable_io()
         .enable_time()
         .build()
 }
 
-async fn accept(listener: UnixListener, router: Router) {
+/// Answers connections by `router`, of those of whom `asker` tells.
+async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    next: impl AsyncFn() -> io::Result<S>,
+    asker: impl Fn(&S) -> Option<Asker>,
+    router: Router,
+) -> Infallible {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) if is_for(&stream) => {
-                let router = router.clone();
-                let user = peer(&stream);
+        let Ok(stream) = next().await else {
+            // Too many descriptors: others may be closed.
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        // Somebody else's: nothing is told.
+        let Some(asker) = asker(&stream) else { continue };
+        match places.clone().try_acquire_owned() {
+            Ok(place) => {
+                let router = router.clone().layer(Extension(asker));
                 tokio::spawn(async move {
                     // One that takes too long, or makes no sense, is closed.
-                    let _ = timeout(CONNECTION_MAX, answer(stream, router.layer(Extension(Asker(user))))).await;
+                    let _ = timeout(CONNECTION_MAX, answer(stream, router)).await;
                     drop(place);
                 });
             }
-            // Somebody else's: nothing is told.
-            Ok(_) => {}
-            // Too many descriptors: others may be closed.
-            Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+            Err(_) => refuse(stream).await,
         }
     }
 }
 
-/// The user at the other end: who asks, as records tell.
-fn peer(stream: &UnixStream) -> u32 {
-    stream.peer_cred().map_or(u32::MAX, |peer| peer.uid())
+/// Says that too many are here. Nothing is waited for: the answer fits into the buffer of a new
+/// connection.
+async fn refuse<S: AsyncWrite + Unpin>(mut stream: S) {
+    let _ = timeout(ACCEPT_AGAIN, stream.write_all(TOO_MANY)).await;
+    let _ = timeout(ACCEPT_AGAIN, stream.shutdown()).await;
 }
 
-/// True if this user or root is at the other end.
-fn is_for(stream: &UnixStream) -> bool {
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == 0 || peer.uid() == geteuid().as_raw())
+/// Returns who asks over `stream`, if that is this user or root.
+fn asker(stream: &UnixStream) -> Option<Asker> {
+    let user = stream.peer_cred().ok()?.uid();
+    (user == 0 || user == geteuid().as_raw()).then_some(Asker(user))
 }
 
 /// Answers one request.
-async fn answer(stream: UnixStream, router: Router) -> hyper::Result<()> {
+async fn answer<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(stream: S, router: Router) -> hyper::Result<()> {
     http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
@@ -183,18 +242,17 @@ async fn answer(stream: UnixStream, router: Router) -> hyper::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answers::Kind;
+    use crate::answers::{Daemon, Kind};
     use crate::client::{Answer, Method, Unanswered, ask};
     use serde_json::json;
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream as Client;
     use std::sync::Weak;
-    use std::time::Instant;
+    use weft_vfs::{Report, Stats};
 
     const SOON: Duration = Duration::from_secs(30);
 
-    fn started() -> (tempfile::TempDir, Server) {
-        let directory = tempfile::tempdir().expect("a directory");
+    fn answers() -> Answers {
         let daemon = Daemon {
             kind: Kind::Mount,
             id: [1; 16],
@@ -205,9 +263,17 @@ mod tests {
             read_only: false,
             as_of: None,
             vfs: Weak::new(),
-            counters: Box::new(|| Some(json!({"volume": {"commit_error": "no\nspace"}}))),
+            counters: Box::new(|| {
+                let volume = Stats { commit_error: Some("no\nspace".into()), ..Stats::default() };
+                Some(Report { transport: "device", volume, ..Report::default() })
+            }),
         };
-        let server = Server::start_in(directory.path(), daemon).expect("started");
+        Answers::new(daemon)
+    }
+
+    fn started() -> (tempfile::TempDir, Server) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let server = Server::start_in(directory.path(), &answers()).expect("started");
         (directory, server)
     }
 
@@ -221,11 +287,14 @@ mod tests {
         let answer = |code, body: &str| Answer { code, body: format!("{body}\n") };
         assert_eq!(get(&server, "/healthz"), answer(200, "ok"));
         assert_eq!(get(&server, "/readyz"), answer(503, "the last commit failed: no\\nspace"));
-        assert_eq!(get(&server, "/stats"), answer(200, r#"{"volume":{"commit_error":"no\nspace"}}"#));
+        let stats: serde_json::Value = serde_json::from_str(&get(&server, "/stats").body).expect("JSON");
+        assert_eq!((&stats["transport"], &stats["volume"]["commit_error"]), (&json!("device"), &json!("no\nspace")));
         // Its volume is gone.
         assert_eq!(get(&server, "/status").code, 503);
         assert_eq!(ask(&server.path, Method::Post, "/commit", SOON).expect("answered").code, 503);
         assert_eq!((get(&server, "/commit").code, get(&server, "/").code), (405, 404));
+        // It is a mount, which is unmounted.
+        assert_eq!(ask(&server.path, Method::Post, "/stop", SOON).expect("answered").code, 409);
         let path = server.path.clone();
         server.stop();
         assert!(!path.exists());
@@ -259,15 +328,39 @@ mod tests {
     }
 
     #[test]
-    fn slow_clients_are_closed_and_others_are_answered_then() {
+    fn more_clients_than_may_be_here_are_refused_and_slow_ones_closed() {
         let (_directory, server) = started();
-        let begun = Instant::now();
         let slow: Vec<Client> =
             (0..CONNECTIONS_MAX).map(|_| Client::connect(&server.path).expect("connected")).collect();
+        let refused = Answer { code: 503, body: "too many connections here\n".into() };
+        assert_eq!(get(&server, "/healthz"), refused);
+        // Each of them has its time.
+        let mut nothing = String::new();
+        for mut client in slow {
+            assert_eq!(client.read_to_string(&mut nothing).expect("closed"), 0);
+        }
         assert_eq!(get(&server, "/healthz").code, 200);
-        // Each of them had its time, and all places were taken.
-        assert!(begun.elapsed() >= HEAD_MAX, "{:?}", begun.elapsed());
-        drop(slow);
+    }
+
+    #[test]
+    fn health_and_metrics_alone_are_told_to_anybody() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("bound");
+        let address = listener.local_addr().expect("an address");
+        let server = MetricsServer::start(&answers(), listener).expect("started");
+        let said = |request: &str| {
+            let mut client = std::net::TcpStream::connect(address).expect("connected");
+            client.write_all(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).expect("sent");
+            let mut said = String::new();
+            client.read_to_string(&mut said).expect("read");
+            said
+        };
+        assert!(said("GET /healthz").starts_with("HTTP/1.1 200"));
+        assert!(said("GET /readyz").starts_with("HTTP/1.1 503"));
+        for closed in ["GET /stats", "GET /status", "GET /operations", "POST /commit", "POST /stop", "POST /restore"] {
+            assert!(said(closed).starts_with("HTTP/1.1 404"), "{closed}");
+        }
+        server.stop();
+        assert!(std::net::TcpStream::connect(address).is_err());
     }
 
     #[test]

@@ -36,8 +36,12 @@ use personal::PersonalNodes;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 use weft_links::WithLinks;
-use weft_vfs::{Asker, Caller, Error, ErrorKind, Holds, Ino, Nonces, Observer, Requester, Vfs, set_requester};
+use weft_vfs::{
+    Asker, Caller, Error, ErrorKind, Holds, Ino, Latency, LatencyHistogram, Nonces, Observer, Requester, Vfs, WorkBy,
+    set_requester,
+};
 
 /// Reason that a request fails.
 pub(crate) enum Failure {
@@ -115,8 +119,10 @@ pub(crate) struct Server {
     forgets_names: AtomicBool,
     /// Bytes of content given to the kernel, which copies them.
     bytes_given: AtomicU64,
-    /// Requests by opcode.
-    counts: [AtomicU64; 64],
+    /// Time that requests take, by opcode.
+    latencies: Box<[LatencyHistogram]>,
+    /// Requests by the process that makes them.
+    processes: WorkBy<u32>,
 }
 
 impl Server {
@@ -155,7 +161,8 @@ impl Server {
             has_left: AtomicBool::new(false),
             forgets_names: AtomicBool::new(false),
             bytes_given: AtomicU64::new(0),
-            counts: [const { AtomicU64::new(0) }; 64],
+            latencies: (0..64).map(|_| LatencyHistogram::default()).collect(),
+            processes: WorkBy::default(),
         }
     }
 
@@ -182,11 +189,10 @@ impl Server {
         }
     }
 
-    /// Returns the number of requests served so far, by name.
-    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let all =
-            Opcode::ALL.iter().map(|opcode| (opcode.name(), self.counts[*opcode as usize].load(Ordering::Relaxed)));
-        all.filter(|(_, count)| *count > 0)
+    /// Returns the time that requests took so far, by the name of what they ask for.
+    pub(crate) fn latencies(&self) -> impl Iterator<Item = (&'static str, Latency)> + '_ {
+        let all = Opcode::ALL.iter().map(|opcode| (opcode.name(), self.latencies[*opcode as usize].latency()));
+        all.filter(|(_, latency)| latency.count() > 0)
     }
 
     /// Serves `request`.
@@ -194,6 +200,7 @@ impl Server {
         if let Some(latency_guard) = &self.latency_guard {
             latency_guard.request_came();
         }
+        let begun = Instant::now();
         reply.begin();
         let header = request.header;
         let Some(opcode) = Opcode::from_number(header.opcode) else {
@@ -221,12 +228,20 @@ impl Server {
                 self.errno(&failure)
             }
         };
-        self.counts[opcode as usize].fetch_add(1, Ordering::Relaxed);
+        self.count(opcode, header.pid, begun);
         if !reply.data().is_empty() {
             self.bytes_given.fetch_add(reply.data().len() as u64, Ordering::Relaxed);
         }
         reply.finish(header.unique, errno);
         Served::Done
+    }
+
+    /// Counts a request that `process` made (0: none that this one can see), and that came at
+    /// `begun`.
+    fn count(&self, opcode: Opcode, process: u32, begun: Instant) {
+        let ended = Instant::now();
+        self.latencies[opcode as usize].add(ended - begun);
+        self.processes.add(process, begun, ended);
     }
 
     /// Returns the errno of `failure`. Programs ask again after `EINTR`, for as long as it takes:
@@ -242,6 +257,9 @@ impl Server {
     fn log_failure(&self, opcode: Opcode, header: &Header, body: Body<'_>, error: &Error) {
         if !matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt) {
             return;
+        }
+        if error.kind() == ErrorKind::Corrupt {
+            weft_vfs::met_damage();
         }
         // WRITE begins like READ.
         let asked = matches!(opcode, Opcode::Read | Opcode::Write).then(|| Read::parse(body).ok()).flatten();

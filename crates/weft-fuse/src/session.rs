@@ -12,7 +12,7 @@ use crate::transport::uring::Rings;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use weft_vfs::Vfs;
+use weft_vfs::{Report, Vfs};
 
 /// A volume mounted at a directory. Dropping it unmounts, unless it is unmounted already.
 pub struct Session {
@@ -92,10 +92,9 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// Returns all counters, as the attribute of the mount point shows them to its owner; none once
-    /// the session has ended.
-    pub fn stats(&self) -> Option<serde_json::Value> {
-        Some(self.server.upgrade()?.stats(rustix::process::geteuid().as_raw()))
+    /// Returns all counters; none once the session has ended.
+    pub fn report(&self) -> Option<Report> {
+        Some(self.server.upgrade()?.report())
     }
 }
 

@@ -6,6 +6,7 @@
 //! named on the wire, `server` how requests arrive and replies leave. Nothing below `server` waits
 //! or knows of connections, so that another version of NFS fits in beside `v3`.
 
+mod calls;
 mod dispatch;
 pub mod export;
 #[cfg(feature = "testing")]

@@ -48,7 +48,10 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error.kind() {
             ErrorKind::WouldBlock => return Failure::WouldWait,
-            ErrorKind::Io | ErrorKind::Corrupt => {
+            kind @ (ErrorKind::Io | ErrorKind::Corrupt) => {
+                if kind == ErrorKind::Corrupt {
+                    weft_vfs::met_damage();
+                }
                 tracing::error!(user = weft_vfs::asking_user(), "a request over NFS failed: {error}")
             }
             _ => {}

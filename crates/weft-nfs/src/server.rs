@@ -204,7 +204,10 @@ impl Server {
         let (replays, peers, waits) = (ReplayCache::default(), Peers::default(), Waits::default());
         let shared = Arc::new(Shared { service, replays, stable, peers, waits, tls, stop: stopped });
         let counted = Arc::downgrade(&shared);
-        let counters = move || counted.upgrade().map(|shared| shared.peers.stats(address, &shared.service.refusals));
+        let counters = move || {
+            let shared = counted.upgrade()?;
+            Some(shared.peers.stats(address, &shared.service.refusals, &shared.service.calls))
+        };
         shared.service.vfs.tell_of_nfs(counters);
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let registered = runtime.block_on(async {

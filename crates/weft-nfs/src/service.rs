@@ -1,6 +1,7 @@
 //! The state that calls are answered from: the volume, its exports, and what is remembered of
 //! clients.
 
+use crate::calls::Calls;
 use crate::export::{Client, Closed, Export, Exports, RESERVED_PORTS_END, Rule};
 use crate::handle::{Handle, HandleBytes, HandleKey, Named};
 use crate::locking::Locking;
@@ -29,6 +30,8 @@ pub(crate) struct Service {
     refused: Refused,
     /// Counts of calls that were refused.
     pub(crate) refusals: Refusals,
+    /// Counts of all calls.
+    pub(crate) calls: Calls,
 }
 
 /// A directory that is served.
@@ -77,7 +80,8 @@ impl Service {
         let exports = exports.0.into_iter().map(find).collect::<Result<_, _>>()?;
         let (locking, portmap) = (None, Vec::new());
         let (mounts, refusals, refused) = (Mounts::default(), Refusals::default(), Refused::default());
-        Ok(Service { vfs, exports, mounts, verifier, key, locking, portmap, refused, refusals })
+        let calls = Calls::default();
+        Ok(Service { vfs, exports, mounts, verifier, key, locking, portmap, refused, refusals, calls })
     }
 
     /// True if some export is open to `client`, over TLS at least.

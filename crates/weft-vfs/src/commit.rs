@@ -31,6 +31,7 @@ use crate::state::State;
 use crate::volume::{Log, Vfs};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use weft_store::log::{LogSync, OperationLog};
 use weft_store::{BlockRef, CommitNo, Durability, OpNo, Space};
 use weft_tree::{Error, ErrorKind, PendingCommit, Result};
@@ -98,6 +99,17 @@ impl Vfs {
         if is_durable {
             return self.name_commit(target);
         }
+        let begun = Instant::now();
+        let synced = self.make_durable(target, is_short);
+        // Another thread does what this one must not wait for, and counts it.
+        if synced.as_ref().err().map(Error::kind) != Some(ErrorKind::WouldBlock) {
+            self.sync_latency.add(begun.elapsed());
+        }
+        synced
+    }
+
+    /// Makes all operations up to `target` durable, which may be few enough for the log.
+    fn make_durable(&self, target: OpNo, is_short: bool) -> Result<()> {
         self.may_wait(if self.log.is_some() && is_short { Wait::Log } else { Wait::Commit })?;
         self.synced_at.store(self.commits.load(Ordering::Relaxed), Ordering::Relaxed);
         if !self.log_operations(target)? {
@@ -357,7 +369,7 @@ impl Vfs {
     fn try_commit(&self, turn: &mut CommitState, durability: Durability) -> Result<Stored> {
         let was_in_doubt = turn.in_doubt.is_some();
         let (mut pending, durability) = turn.in_doubt.take().unwrap_or_else(|| self.take_pending(durability));
-        let stored = self.store_snapshot(&mut pending, durability);
+        let stored = self.commit_latency.time(|| self.store_snapshot(&mut pending, durability));
         let is_stored = stored.is_ok();
         let (number, epoch) = (pending.batch.commit, pending.batch.counters.epoch);
         let space = self.store.space();

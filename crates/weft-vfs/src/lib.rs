@@ -13,6 +13,7 @@ mod commit;
 mod exclusions;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
+mod latency;
 pub mod locks;
 mod message;
 mod observe;
@@ -31,11 +32,13 @@ mod state;
 mod stats;
 mod user;
 mod volume;
+mod work;
 
 pub use asker::{Asker, Asking, MAY_READ, MAY_SEARCH, MAY_WRITE, Subject, asking_user};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{ClockJump, Collected, HistoryChanged};
 pub use exclusions::excluded_patterns;
+pub use latency::{Latency, LatencyHistogram};
 pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decode as decode_entries};
@@ -48,7 +51,7 @@ pub use restore::{
 };
 pub use secrets::Secret;
 pub use state::State;
-pub use stats::{NfsRefused, NfsStats, Stats, largest};
+pub use stats::{NfsRefused, NfsStats, Report, Stats, largest, met_damage};
 pub use user::{Changed, IfExists, User};
 pub use volume::{Unapplied, UnappliedList, Vfs};
 pub use weft_store::{CommitNo, Cookie, Generation, HistoryFor, Ino, Kind, Moment, Name, OpNo, Timestamp};
@@ -58,3 +61,4 @@ pub use weft_tree::{
     is_virtual,
 };
 pub use weft_users::whose;
+pub use work::{Work, WorkBy};

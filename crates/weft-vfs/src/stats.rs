@@ -1,7 +1,35 @@
-//! Live counters of a mounted volume.
+//! Live counters of a mounted volume, and of the daemon that has it.
 
+use crate::latency::Latency;
+use crate::work::Work;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// All that a daemon counts: what `weft stats` tells of it.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Report {
+    /// Its process.
+    pub pid: u32,
+    /// How requests come to it.
+    pub transport: &'static str,
+    /// Where its threads run; none if it serves no kernel.
+    pub placement: Option<String>,
+    /// The commit that it shows, if that is not the last one.
+    pub as_of_commit: Option<u64>,
+    /// Counters of the volume.
+    pub volume: Stats,
+    /// Bytes of content given to the kernel, which copies them; none if it serves no kernel.
+    pub bytes_given: Option<u64>,
+    /// Requests by operation.
+    pub requests: BTreeMap<&'static str, u64>,
+    /// Time that they took, by operation.
+    #[serde(skip)]
+    pub operations: Vec<(&'static str, Latency)>,
+    /// Requests by the process that made them, and all of those that are not told apart.
+    #[serde(skip)]
+    pub processes: (Vec<(u32, Work)>, Work),
+}
 
 /// A snapshot of the counters. Counts are since the mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -79,6 +107,12 @@ pub struct Stats {
     pub no_room: Option<String>,
     /// Bytes of history that would yield to the present, where that is counted: at least so many.
     pub yieldable_bytes: Option<u64>,
+    /// Time that tries of commits took in the store.
+    pub commit_latency: Latency,
+    /// Time until changes were durable that somebody waited for.
+    pub sync_latency: Latency,
+    /// Requests that failed as something stored is damaged.
+    pub damaged_requests: u64,
     /// Syncs answered by the intent log alone.
     pub log_appends: u64,
     /// Bytes read by operations.
@@ -91,6 +125,10 @@ pub struct Stats {
     pub inodes_used: u64,
     /// Bytes stored in the volume.
     pub bytes_used: u64,
+    /// Bytes that users can still write, as of the last commit.
+    pub bytes_available: u64,
+    /// Bytes that the volume may store, if there is a limit.
+    pub bytes_max: Option<u64>,
     /// Inodes held by protocols.
     pub held_inodes: u64,
     /// Counters of the NFS server, if there is one.
@@ -117,6 +155,14 @@ pub struct NfsStats {
     pub bytes_waiting: u64,
     /// Refused calls and connections.
     pub refused: NfsRefused,
+    /// Calls by procedure.
+    pub requests: BTreeMap<&'static str, u64>,
+    /// Time that they took, by procedure.
+    #[serde(skip)]
+    pub operations: Vec<(&'static str, Latency)>,
+    /// Calls by the machine that made them, and all of those that are not told apart.
+    #[serde(skip)]
+    pub clients: (Vec<(IpAddr, Work)>, Work),
 }
 
 /// Calls and connections refused by an NFS server, by reason.
@@ -148,6 +194,18 @@ impl Stats {
     }
 }
 
+/// Requests of this process that met damage.
+static DAMAGED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a request that failed as something stored is damaged.
+pub fn met_damage() {
+    DAMAGED.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn damaged_requests() -> u64 {
+    DAMAGED.load(Ordering::Relaxed)
+}
+
 /// The largest counts.
 pub fn largest<K: Ord>(counts: impl Iterator<Item = (K, u64)>) -> BTreeMap<K, u64> {
     let mut all: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
@@ -175,7 +233,17 @@ mod tests {
         let address = ([127, 0, 0, 1], 2049).into();
         let connections_by_address = [(IpAddr::from([10, 0, 0, 1]), 1)].into();
         let refused = NfsRefused::default();
-        stats.nfs = Some(NfsStats { address, connections: 1, connections_by_address, bytes_waiting: 0, refused });
+        let (requests, operations, clients) = Default::default();
+        stats.nfs = Some(NfsStats {
+            address,
+            connections: 1,
+            connections_by_address,
+            bytes_waiting: 0,
+            refused,
+            requests,
+            operations,
+            clients,
+        });
         stats.hide_others(3);
         assert_eq!(stats.requests_computing_by_user, [(3, 4)].into());
         assert_eq!(stats.pushed_bytes_by_user, [(3, 4)].into());

@@ -4,6 +4,7 @@ use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
 use crate::commit::{ClockWatch, CommitState, ExcludingState, ROWS_EAGER, Syncs, YieldingState};
+use crate::latency::LatencyHistogram;
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::opaque::{OpaqueLayer, Seen};
@@ -74,6 +75,9 @@ pub struct Vfs {
     pub(crate) committer: Mutex<Option<Committer>>,
     pub(crate) commits: AtomicU64,
     pub(crate) commits_failed: AtomicU64,
+    /// Time that tries of commits take in the store, and syncs until changes are durable.
+    pub(crate) commit_latency: LatencyHistogram,
+    pub(crate) sync_latency: LatencyHistogram,
     /// Error of the newest commit, if it failed.
     pub(crate) commit_error: Mutex<Option<String>>,
     /// The time of the commit that was tried last.

@@ -124,6 +124,8 @@ Examples:
 pub const STATS: &str = "\
 Examples:
     weft stats /mnt/photos
+    weft stats --watch /mnt/photos
+    weft stats --operations --watch photos.weft
     weft stats --json photos.weft
     weft stats 192.0.2.7:2049";
 
@@ -131,6 +133,11 @@ pub const STATUS: &str = "\
 Examples:
     weft status
     weft status --json";
+
+pub const STOP: &str = "\
+Examples:
+    weft stop 192.0.2.7:2049
+    weft stop photos.weft";
 
 pub const SYNC: &str = "\
 Examples:

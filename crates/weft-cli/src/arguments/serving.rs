@@ -14,6 +14,14 @@ pub fn served_at(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// The address in `text` at which metrics are told: of this machine alone if it is just a port.
+pub fn told_at(text: &str) -> Result<SocketAddr, String> {
+    let port = || text.parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    text.parse().or_else(|_| port()).map_err(|_| {
+        format!("'{text}' is neither a port nor an address and a port, such as 9469, 127.0.0.1:9469 or [::]:9469")
+    })
+}
+
 /// The part of a volume that is served over a network, and the clients that it is served to.
 #[derive(Args)]
 pub struct Served {

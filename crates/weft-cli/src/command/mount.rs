@@ -8,7 +8,7 @@ use self::dead::Dead;
 use self::options::Asked;
 use crate::arguments::Mount;
 use crate::confinement::Serves;
-use crate::control_socket::ControlSocket;
+use crate::control_socket::{self, ControlSocket};
 use crate::daemon::{self, Daemon, is_reexec};
 use crate::failure::usage;
 use crate::leaving;
@@ -170,6 +170,7 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     if let Some(cache) = &arguments.open.disk_cache {
         refuse_below(&directory, cache, "the disk cache")?;
     }
+    let metrics = control_socket::listen(arguments.open.metrics)?;
     let lends = plan.settings.vfs.shared_bytes_max > 0;
     if lends {
         allow_connections();
@@ -207,7 +208,8 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     say_if_unconfined();
     let log = opened.log(log.as_deref(), &directory)?;
     let teller = session.teller();
-    let control = ControlSocket::start(&opened, Kind::Mount, shown::path(&directory), move || teller.stats());
+    let place = (Kind::Mount, shown::path(&directory));
+    let control = ControlSocket::start(&opened, place, metrics, move || teller.report());
     // Whoever mounts hears of it.
     control.say_if_missing();
     Ok(Mounted { opened, session, nfs, lender, control, log })

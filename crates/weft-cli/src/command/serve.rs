@@ -2,14 +2,13 @@
 
 use crate::arguments::Serve;
 use crate::confinement::Serves;
-use crate::control_socket::ControlSocket;
+use crate::control_socket::{self, ControlSocket};
 use crate::daemon::{self, Daemon};
 use crate::opened::{Opened, Settings};
 use crate::serving::{memory_bytes, say_if_unconfined, start_nfs};
 use crate::shown;
 use crate::user;
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +20,7 @@ use weft_control::Kind;
 use weft_nfs::export::Rule;
 use weft_nfs::{Export, Server};
 use weft_store::Location;
-use weft_vfs::Stats;
+use weft_vfs::{Report, Stats};
 
 /// Serves a volume until a signal stops it.
 pub fn run(mut arguments: Serve) -> Result<ExitCode> {
@@ -57,6 +56,7 @@ struct Serving {
 
 fn start(arguments: &Serve, settings: Settings, options: weft_nfs::Options, daemon: &Daemon) -> Result<Serving> {
     arguments.open.say_if_cache_is_new(&arguments.volume);
+    let metrics = control_socket::listen(arguments.open.metrics)?;
     let purpose = format!("served at {}", options.address);
     let opened = Opened::open(&arguments.volume, settings, arguments.open.hold(purpose))?;
     daemon.hold_signals();
@@ -68,9 +68,9 @@ fn start(arguments: &Serve, settings: Settings, options: weft_nfs::Options, daem
         Ok((server, log)) => {
             let (address, portmap) = (server.address(), arguments.served.portmap);
             let vfs = Arc::downgrade(&opened.vfs);
-            let counters = move || Some(counters(&vfs.upgrade()?.stats()));
+            let counters = move || Some(counters(vfs.upgrade()?.stats()));
             // Before it is announced that it serves.
-            let control = ControlSocket::start(&opened, Kind::Server, address.to_string(), counters);
+            let control = ControlSocket::start(&opened, (Kind::Server, address.to_string()), metrics, counters);
             let volume = arguments.volume.display();
             let command = if portmap { mount_command } else { mount_command_without_portmapper };
             let commands = exports.iter().map(|(name, security)| format!("\n    {}", command(address, name, security)));
@@ -108,16 +108,10 @@ impl Serving {
     }
 }
 
-/// Returns the counters of a server, in the shape of a mount's, without those of a kernel.
-fn counters(volume: &Stats) -> Value {
-    json!({
-        "pid": std::process::id(),
-        "transport": "nfs",
-        "placement": null,
-        "volume": volume,
-        "bytes_given": null,
-        "requests": {},
-    })
+/// Returns the counters of a server of `volume`, in the shape of a mount's, without those of a
+/// kernel.
+fn counters(volume: Stats) -> Report {
+    Report { pid: std::process::id(), transport: "nfs", volume, ..Report::default() }
 }
 
 /// Returns the option by which a client mounts an export that requires TLS of all of its clients

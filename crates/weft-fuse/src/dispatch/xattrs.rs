@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use weft_attributes::{Attribute, is_reserved};
 use weft_links::{LinkOrder, WithLinks, is_for_everybody};
 use weft_vfs::blocking::Wait;
-use weft_vfs::{Caller, Ino, SetXattr};
+use weft_vfs::{Caller, Ino, Report, SetXattr};
 
 /// True if `user` is the super-user or the daemon's.
 fn is_in_charge(user: u32) -> bool {
@@ -75,7 +75,7 @@ impl Server {
             }
             Some(Attribute::StopComputing) if ino == Ino::ROOT => self.stop_computing(caller),
             Some(Attribute::Commit) if ino == Ino::ROOT => self.commit(caller),
-            Some(Attribute::Stats) if ino == Ino::ROOT => Ok(self.stats(caller.uid).to_string().into_bytes()),
+            Some(Attribute::Stats) if ino == Ino::ROOT => self.stats(caller.uid),
             Some(Attribute::Lent) => self.invitation(caller, ino),
             // The kernel may cache data that is to be counted, or readers see another file.
             Some(Attribute::Counts { .. }) if self.options.writeback || self.vfs.seen(ino, None) != ino => {
@@ -136,23 +136,29 @@ impl Server {
         Ok(self.vfs.remove_xattr(ino, name)?)
     }
 
-    /// Returns counters of the volume and of this mount as JSON, as far as they are for `user`.
-    pub(crate) fn stats(&self, user: u32) -> serde_json::Value {
-        let mut volume = self.vfs.stats();
-        if !is_in_charge(user) {
-            volume.hide_others(user);
+    /// Returns counters of the volume and of this mount.
+    pub(crate) fn report(&self) -> Report {
+        let operations: Vec<_> = self.latencies().collect();
+        Report {
+            pid: std::process::id(),
+            transport: if self.over_rings.load(Ordering::Relaxed) { "io_uring" } else { "device" },
+            placement: Some(self.options.placement.to_string()),
+            as_of_commit: self.options.as_of_commit,
+            volume: self.vfs.stats(),
+            bytes_given: Some(self.bytes_given.load(Ordering::Relaxed)),
+            requests: operations.iter().map(|(name, latency)| (*name, latency.count())).collect(),
+            operations,
+            processes: self.processes.all(),
         }
-        let requests: serde_json::Map<String, serde_json::Value> =
-            self.counts().map(|(name, count)| (name.to_owned(), count.into())).collect();
-        serde_json::json!({
-            "pid": std::process::id(),
-            "transport": if self.over_rings.load(Ordering::Relaxed) { "io_uring" } else { "device" },
-            "placement": self.options.placement.to_string(),
-            "as_of_commit": self.options.as_of_commit,
-            "volume": volume,
-            "bytes_given": self.bytes_given.load(Ordering::Relaxed),
-            "requests": requests,
-        })
+    }
+
+    /// Returns the same as JSON, as far as it is for `user`.
+    fn stats(&self, user: u32) -> Result<Vec<u8>, Failure> {
+        let mut report = self.report();
+        if !is_in_charge(user) {
+            report.volume.hide_others(user);
+        }
+        serde_json::to_vec(&report).map_err(|_| Failure::Errno(libc::EIO))
     }
 }
 

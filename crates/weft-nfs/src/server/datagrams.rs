@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 use crate::rpc::{self, NoCall};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::UdpSocket;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -58,6 +58,7 @@ pub(super) async fn serve(socket: UdpSocket, shared: Arc<Shared>) {
 }
 
 fn answer(shared: &Shared, local: IpAddr, peer: SocketAddr, message: &[u8]) -> Option<Vec<u8>> {
+    let begun = Instant::now();
     let (address, port) = (peer.ip().to_canonical(), peer.port());
     let client = Client { address, port, local: local.to_canonical(), transport: Transport::Udp, tls: false };
     let call = match rpc::parse(message) {
@@ -76,6 +77,7 @@ fn answer(shared: &Shared, local: IpAddr, peer: SocketAddr, message: &[u8]) -> O
     let outcome = dispatch::serve(&shared.service, &client, &call);
     set_requester(Requester::default());
     shared.waits.end(number);
+    shared.service.calls.answered(call.procedure, address, begun);
     match outcome {
         Outcome::Reply(reply) | Outcome::Once(_, reply) => Some(reply.head),
         Outcome::StartTls(_) => Some(rpc::refused(call.xid, rpc::Refusal::NoSuchCredential)),

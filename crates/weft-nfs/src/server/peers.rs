@@ -5,6 +5,7 @@
 //! it. Connections that no rule of the exports lets in are not among those of their address.
 
 use super::outsiders::{Evicted, Outsiders};
+use crate::calls::Calls;
 use crate::machine::machine;
 use crate::refusals::Refusals;
 use parking_lot::Mutex;
@@ -80,8 +81,9 @@ impl Peers {
         (Guest { peers: self.clone(), address, bytes: 0, outsider: Some(number) }, evicted)
     }
 
-    /// Returns the counters of a server at `address`, which refused these calls.
-    pub(super) fn stats(&self, address: SocketAddr, refusals: &Refusals) -> NfsStats {
+    /// Returns the counters of a server at `address`, which answered and refused these calls.
+    pub(super) fn stats(&self, address: SocketAddr, refusals: &Refusals, calls: &Calls) -> NfsStats {
+        let operations = calls.operations();
         let all = self.0.lock();
         let mut connections = FxHashMap::<IpAddr, u64>::default();
         for (address, taken) in &all.of {
@@ -96,6 +98,9 @@ impl Peers {
             connections_by_address: largest(connections.into_iter()),
             bytes_waiting: all.bytes as u64,
             refused: refusals.counts(all.refused + all.outsiders.evicted()),
+            requests: operations.iter().map(|(name, latency)| (*name, latency.count())).collect(),
+            operations,
+            clients: calls.clients(),
         }
     }
 }
@@ -200,10 +205,10 @@ mod tests {
         assert!(last.keeps(GRAIN - 1) && !last.keeps(GRAIN), "it keeps no more than a call");
         let guests: Vec<_> = std::iter::from_fn(|| peers.admit(here)).collect();
         assert_eq!(guests.len(), OF_LOOPBACK_MAX);
-        let stats = peers.stats(SocketAddr::new(here, 2049), &Refusals::default());
+        let stats = peers.stats(SocketAddr::new(here, 2049), &Refusals::default(), &Calls::default());
         assert_eq!(stats.connections as usize, OF_LOOPBACK_MAX + super::super::outsiders::OF_ADDRESS_MAX);
         assert_eq!(stats.connections_by_address[&here], stats.connections);
         drop((outsiders, last, guests));
-        assert_eq!(peers.stats(SocketAddr::new(here, 2049), &Refusals::default()).connections, 0);
+        assert_eq!(peers.stats(SocketAddr::new(here, 2049), &Refusals::default(), &Calls::default()).connections, 0);
     }
 }

@@ -14,6 +14,7 @@ use crate::request::acts_as;
 use crate::rpc::{self, Auth, Call, NoCall, Refusal, Reply};
 use crate::v3;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 use tokio::sync::mpsc::UnboundedSender;
 use weft_links::WithLinks;
 use weft_vfs::{Requester, set_requester};
@@ -44,6 +45,7 @@ struct Running {
 
 /// Serves `message`; a reply that is not ready at once goes to `sender`.
 pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sender: &UnboundedSender<Ready>) -> Next {
+    let begun = Instant::now();
     let call = match rpc::parse(message) {
         Ok(call) => call,
         Err(no_call) => {
@@ -62,19 +64,22 @@ pub(super) fn serve(shared: &Arc<Shared>, client: &Client, message: &[u8], sende
         Some(Found::Answered(reply)) => return Next::Reply(reply),
         Some(Found::Running) => return Next::Nothing,
     };
-    let asker = |bytes: usize| Asker { sender: sender.clone(), xid: call.xid, procedure: call.procedure, bytes };
+    let (procedure, address) = (call.procedure, client.address);
+    let asker = |bytes: usize| Asker { sender: sender.clone(), xid: call.xid, procedure, address, begun, bytes };
+    let answered = |reply: &Reply| {
+        if let Some(key) = key {
+            shared.replays.answered(key, reply);
+        }
+        shared.service.calls.answered(procedure, address, begun);
+    };
     match dispatch::serve(&shared.service, client, &call) {
         Outcome::Reply(reply) => {
-            if let Some(key) = key {
-                shared.replays.answered(key, &reply);
-            }
+            answered(&reply);
             Next::Reply(reply)
         }
         Outcome::Once(told, reply) => {
             if shared.stable.is_now(told) {
-                if let Some(key) = key {
-                    shared.replays.answered(key, &reply);
-                }
+                answered(&reply);
                 return Next::Reply(reply);
             }
             let bytes = reply.len();
@@ -199,6 +204,8 @@ impl Running {
         if let Some(key) = self.key {
             self.shared.replays.answered(key, &reply);
         }
+        let Asker { procedure, address, begun, .. } = self.asker;
+        self.shared.service.calls.answered(procedure, address, begun);
         self.asker.answer(reply);
     }
 }

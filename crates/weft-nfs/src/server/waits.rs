@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use weft_vfs::request_number;
@@ -40,6 +40,9 @@ pub(super) struct Asker {
     pub(super) sender: UnboundedSender<Ready>,
     pub(super) xid: u32,
     pub(super) procedure: Procedure,
+    /// The machine that it came from, and when.
+    pub(super) address: IpAddr,
+    pub(super) begun: Instant,
     /// Bytes that the call is counted with until it is answered.
     pub(super) bytes: usize,
 }
@@ -280,7 +283,8 @@ mod tests {
 
     fn asker(xid: u32) -> (Asker, UnboundedReceiver<Ready>) {
         let (sender, receiver) = unbounded_channel();
-        (Asker { sender, xid, procedure: READ, bytes: 9 }, receiver)
+        let (address, begun) = (IpAddr::from([127, 0, 0, 1]), Instant::now());
+        (Asker { sender, xid, procedure: READ, address, begun, bytes: 9 }, receiver)
     }
 
     fn begin(waits: &Waits, alike: Option<Alike>, asker: &Asker) -> Option<u64> {

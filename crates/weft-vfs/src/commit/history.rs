@@ -110,7 +110,7 @@ impl Vfs {
         let changes_readers = history.iter().any(is_for_others);
         let changes_pinned = history.iter().any(changes_pinned);
         let batch = Batch { commit, time, counters, history, ..Batch::default() };
-        self.store.apply(&batch, Durability::Durable)?;
+        self.commit_latency.time(|| self.store.apply(&batch, Durability::Durable))?;
         if changes_pinned {
             self.forget_yieldable();
         }

@@ -5,6 +5,7 @@ use super::{Committer, HeldBack, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
 use crate::commit::{ClockWatch, CommitState, ExcludingState, YieldingState};
+use crate::latency::LatencyHistogram;
 use crate::locks::Locks;
 use crate::observe::Observers;
 use crate::opaque::{Layer, Seen};
@@ -126,6 +127,8 @@ impl Vfs {
             committer: Mutex::new(None),
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
+            commit_latency: LatencyHistogram::default(),
+            sync_latency: LatencyHistogram::default(),
             commit_error: Mutex::default(),
             tried_at: AtomicI64::new(last.map_or(0, |row| row.time.0)),
             clock_watch: Mutex::new(clock_watch),

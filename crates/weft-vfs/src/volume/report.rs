@@ -97,6 +97,11 @@ impl Vfs {
         let yieldable_bytes = self.yieldable();
         let state = self.state.lock();
         let (virtual_inodes, virtual_bytes) = state.tree.inodes.virtual_ones();
+        let bytes_max = state.tree.volume.bytes_max;
+        // The store is not asked: it may have to wait for its server.
+        let space = Space { bytes_total: 0, bytes_free: state.space_free, bytes_reserved: 0 };
+        let quota = bytes_max.map(|max| (max, state.tree.counters.bytes_used));
+        let (_, _, available) = sizes(&space, (state.tree.dirty_bytes, yieldable_bytes.unwrap_or(0)), quota);
         let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = Stats {
             lost: self.store.lost().map(|error| error.to_string()),
@@ -119,6 +124,9 @@ impl Vfs {
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),
             commit_error: self.commit_error.lock().clone(),
+            commit_latency: self.commit_latency.latency(),
+            sync_latency: self.sync_latency.latency(),
+            damaged_requests: crate::stats::damaged_requests(),
             failed_writeback,
             no_room: self.no_room(state.space_free),
             yieldable_bytes,
@@ -128,6 +136,8 @@ impl Vfs {
             bytes_copied: weft_block::bytes_copied(),
             inodes_used: state.tree.counters.inodes_used,
             bytes_used: state.tree.counters.bytes_used,
+            bytes_available: available,
+            bytes_max,
             held_inodes: state.tree.holds.len() as u64,
             disk_cache: self.store.disk_cache(),
             round_trips: self.store.round_trips(),

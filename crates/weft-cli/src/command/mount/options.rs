@@ -1,6 +1,6 @@
 //! Options of `-o`, from the command line, fstab(5) or mount(8).
 
-use crate::arguments::{Mount, served_at};
+use crate::arguments::{Mount, served_at, told_at};
 use crate::failure::usage;
 use anyhow::Result;
 use clap::ValueEnum;
@@ -184,6 +184,7 @@ const VALUES: &[Valued] = &[
     ("patience", |arguments, name, value| set(&mut arguments.open.patience, Some(parse(name, value)?))),
     ("disk-cache", |arguments, name, value| set(&mut arguments.open.disk_cache, Some(path(name, value)?))),
     ("disk-cache-size", |arguments, name, value| set(&mut arguments.open.disk_cache_size, Some(size(name, value)?))),
+    ("metrics", |arguments, _, value| set(&mut arguments.open.metrics, Some(told_at(value).or_else(usage)?))),
     ("nfs", |arguments, _, value| match value {
         "" => set(&mut arguments.nfs, Some(SocketAddr::from(([127, 0, 0, 1], 2049)))),
         address => set(&mut arguments.nfs, Some(served_at(address).or_else(usage)?)),
