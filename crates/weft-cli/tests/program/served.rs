@@ -44,7 +44,10 @@ fn a_volume_that_is_served_says_where_and_how_that_ends() {
     place.weft(&["init", "v"]).well();
     place.directory("m");
     let (server, address) = serving(&place, "v", &[]);
-    let words = format!("served at {address} by process {0}; 'kill {0}' ends that once all is committed", server.id());
+    let words = format!(
+        "served at {address} by process {0}; 'weft stop {address}' ends that once all is committed",
+        server.id()
+    );
     place.weft(&["check", "v"]).could_not(&[&format!("v is {words}")]);
     place.weft(&["umount", "v"]).failed(&[&format!("that volume is {words}")]);
     let Some(mounting) = Place::to_mount() else { return drop(ended(server)) };

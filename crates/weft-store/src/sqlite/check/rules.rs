@@ -38,11 +38,11 @@ pub(super) const fn rule(offenders: &'static str, repair: &'static [&'static str
 /// Working tables: how each inode is reached, and what rows add up to. A damaged row may name an
 /// inode or a block by what is no number, so these take anything.
 pub(super) const SCRATCH: &str = "
-CREATE TEMP TABLE reached (ino PRIMARY KEY, parent INTEGER NOT NULL, name BLOB NOT NULL) WITHOUT ROWID;
-CREATE TEMP TABLE names_of (ino PRIMARY KEY, names INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TEMP TABLE in_directory (ino PRIMARY KEY, entries INTEGER NOT NULL, directories INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TEMP TABLE content_of (ino PRIMARY KEY, bytes INTEGER NOT NULL, end INTEGER NOT NULL, longer INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TEMP TABLE refs_of (block PRIMARY KEY, refs INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE reached (ino INTEGER PRIMARY KEY, parent INTEGER NOT NULL, name BLOB NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE names_of (ino INTEGER PRIMARY KEY, names INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE in_directory (ino INTEGER PRIMARY KEY, entries INTEGER NOT NULL, directories INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE content_of (ino INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, end INTEGER NOT NULL, longer INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE refs_of (block INTEGER PRIMARY KEY, refs INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TEMP TABLE bad (block INTEGER PRIMARY KEY, why TEXT NOT NULL);
 ";
 
@@ -150,3 +150,46 @@ pub(super) const COUNTERS: &[Rule] = &[
         subject: Subject::Other,
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::check::{blocks, content, names};
+    use crate::sqlite::schema;
+    use rusqlite::Connection;
+
+    /// Reading a table of one row.
+    const ONE_ROW: [&str; 3] = ["SCAN volume", "SCAN v", "SCAN CONSTANT ROW"];
+
+    /// Returns the steps of `query` as the database would do it: the step that each is of, and
+    /// words for it.
+    fn plan(connection: &Connection, query: &str) -> Vec<(i64, i64, String)> {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).expect("a query");
+        let steps = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(3)?))).expect("a plan");
+        steps.collect::<rusqlite::Result<_>>().expect("steps")
+    }
+
+    /// Whatever a volume has many of, a rule looks at each once: volumes have millions of
+    /// directories.
+    #[test]
+    fn no_rule_reads_a_table_anew_for_each_row_of_another() {
+        let connection = Connection::open_in_memory().expect("a database");
+        connection.execute_batch(&schema::statements()).expect("the schema");
+        connection.execute_batch(SCRATCH).expect("the working tables");
+        for rule in [VALUES, names::ENTRIES, names::LINKS, content::RULES, blocks::BLOCKS, COUNTERS].concat() {
+            let steps = plan(&connection, rule.offenders);
+            let is_for_each_row =
+                |id: i64| steps.iter().any(|(of, _, words)| *of == id && words.starts_with("CORRELATED"));
+            for (index, (_, parent, words)) in steps.iter().enumerate() {
+                if !words.starts_with("SCAN") || ONE_ROW.contains(&words.as_str()) {
+                    continue;
+                }
+                let before = steps[..index].iter().filter(|(_, of, _)| of == parent);
+                let is_inner = before.clone().any(|(_, _, words)| {
+                    (words.starts_with("SCAN") && !ONE_ROW.contains(&words.as_str())) || words.starts_with("SEARCH")
+                });
+                assert!(!is_inner && !is_for_each_row(*parent), "{words}, in {:?} of {}", steps, rule.offenders);
+            }
+        }
+    }
+}
