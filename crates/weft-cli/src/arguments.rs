@@ -10,6 +10,7 @@ mod programs;
 mod restoring;
 mod serving;
 mod signing;
+mod watching;
 
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Convert, Export, Import, Receive, Send, Upgrade};
@@ -21,6 +22,7 @@ pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
 pub use serving::{Serve, Served, served_at, told_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
+pub use watching::{Stats, Status, Stop, Sync};
 
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -534,8 +536,8 @@ pub struct Mount {
     /// no-idle-policy, opens, no-opens, no-confinement, accept-loss, portmap, and with values
     /// (commit-interval=5) commit-interval, dirty-max, metadata-cache, block-cache, read-ahead,
     /// shared-memory, memo, temporary, keys, links, at, history-name, exported-stages, transport,
-    /// placement, log, wait, lease, patience, disk-cache, disk-cache-size, metrics, nfs, exports,
-    /// grace, tls-certificate, tls-key, tls-clients
+    /// placement, log, log-format, wait, lease, patience, disk-cache, disk-cache-size, metrics,
+    /// nfs, exports, grace, tls-certificate, tls-key, tls-clients
     #[arg(short, long = "option", value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Stay in the foreground, messages on standard error
@@ -690,11 +692,31 @@ pub struct Open {
     /// Most bytes that the disk cache takes; 10G if not given
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub disk_cache_size: Option<u64>,
+    /// Format of the log: text, or json, a line each with all fields
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogLines,
     /// Tell metrics in the format of Prometheus, and health, to whoever connects to this address by
     /// HTTP: /metrics, /healthz, /readyz. A port alone is one of this machine's own (127.0.0.1). No
     /// metric names a file, a user or a client
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = told_at)]
     pub metrics: Option<SocketAddr>,
+}
+
+/// Format of a log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogLines {
+    #[default]
+    Text,
+    Json,
+}
+
+impl From<LogLines> for weft_vfs::LogFormat {
+    fn from(lines: LogLines) -> weft_vfs::LogFormat {
+        match lines {
+            LogLines::Text => weft_vfs::LogFormat::Text,
+            LogLines::Json => weft_vfs::LogFormat::Json,
+        }
+    }
 }
 
 #[derive(Args)]
@@ -743,47 +765,4 @@ pub struct Check {
     /// As JSON
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Stats {
-    /// The directory where it is mounted; or the volume, or the address where it is served, if this
-    /// user's daemon does that
-    #[arg(value_name = "DIRECTORY|VOLUME|ADDRESS")]
-    pub named: PathBuf,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Rates every second, until interrupted: a line each, or with --json all counters each time
-    #[arg(long)]
-    pub watch: bool,
-    /// Tell who does what instead: operations with the time that they take, and processes and
-    /// clients with their requests; with --watch those of each second. For the daemon's user alone
-    #[arg(long)]
-    pub operations: bool,
-}
-
-#[derive(Args)]
-pub struct Stop {
-    /// The address where the volume is served, or the volume
-    #[arg(value_name = "ADDRESS|VOLUME")]
-    pub named: PathBuf,
-    /// Seconds after which this gives up, while the server still ends; 0: never
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value_t = 300)]
-    pub timeout: u64,
-}
-
-#[derive(Args)]
-pub struct Status {
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Sync {
-    /// A directory of the mounted volume; or the volume, or the address where it is served, if this
-    /// user's daemon does that
-    #[arg(value_name = "DIRECTORY|VOLUME|ADDRESS")]
-    pub named: PathBuf,
 }

@@ -3,6 +3,7 @@
 mod log;
 mod reexec;
 mod signals;
+mod supervisor;
 
 #[cfg(feature = "jemalloc")]
 use crate::allocator;
@@ -17,6 +18,7 @@ use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::Arc;
+pub use supervisor::Supervisor;
 
 /// This process, which serves a volume or is about to.
 #[derive(Clone)]

@@ -47,7 +47,14 @@ const UNSETTLED_CODE: u8 = 3;
 
 fn main() -> ExitCode {
     secrets::hide();
-    weft_vfs::write_messages(advice::filled);
+    let filter = std::env::var("WEFT_LOG").unwrap_or_default();
+    if let Err(part) = weft_vfs::write_messages(advice::filled, &filter) {
+        errln!(
+            "weft: WEFT_LOG: '{}' is neither a level (off, error, warn, info, debug, trace) nor TARGET=LEVEL",
+            weft_vfs::printable(&part)
+        );
+        return ExitCode::from(2);
+    }
     let mut words = secrets::words().to_vec();
     if let Some(code) = worker::run_if_asked(&words) {
         return code;

@@ -2,7 +2,7 @@
 
 use crate::advice::filled;
 use crate::command::sync::commit_first;
-use crate::daemon::{Daemon, Log, may_serve};
+use crate::daemon::{Daemon, Log, Supervisor, may_serve};
 use crate::mounted;
 use crate::shown;
 use anyhow::{Context, Result, bail};
@@ -15,7 +15,7 @@ use weft_links::LinkOptions;
 use weft_store::log::{IntentLog, needs_log};
 use weft_store::sqlite::{Closing, Giving, Layout, close_to_others, give_to_owner, replaceable};
 use weft_store::{At, CommitNo, Cookie, ErrorKind, Ino, Location, Moment, OpenOptions, Store, Timestamp};
-use weft_vfs::{Clock, Options, SystemClock, Vfs};
+use weft_vfs::{Clock, Options, SystemClock, Vfs, printable};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
 const LOG_BYTES: u64 = 32 << 20;
@@ -176,8 +176,10 @@ impl Opened {
         let uuid = self.store.header()?.uuid;
         let (store, vfs, daemon) = (Arc::downgrade(&self.store), Arc::downgrade(&self.vfs), daemon.clone());
         let watch = move || {
+            let mut away = None;
             let why = loop {
                 let Some(held) = store.upgrade() else { return };
+                away = told_of_silence(away, held.unanswered());
                 if let Some(why) = held.lost() {
                     break why;
                 }
@@ -203,8 +205,35 @@ impl Opened {
         Ok(())
     }
 
+    /// Logs that the volume is now `used`, as in "mounted at /mnt", and tells the service manager.
+    pub fn begin(&self, used: &str) -> Supervisor {
+        let (commit, recovered) = (self.vfs.last_commit().0.0, self.vfs.stats().operations_recovered);
+        let recovered = match recovered {
+            0 => String::new(),
+            count => format!("; {count} operations that were synced before a crash were recovered"),
+        };
+        let status = format!("{} is {used}, at commit {commit}{recovered}", self.location);
+        // A line end would be another assignment of sd_notify(3).
+        let status = printable(&status);
+        tracing::info!("{status}");
+        Supervisor::start(Arc::downgrade(&self.vfs), &status)
+    }
+
+    /// Commits all and closes the volume, and logs that: it was served until now, and has `ended`,
+    /// as in "unmounted".
+    pub fn end(self, ended: &str) -> Result<()> {
+        let CommitNo(commit) = self.commit_and_close()?;
+        tracing::info!("{ended}; all is committed, up to commit {commit}");
+        Ok(())
+    }
+
     /// Commits all and closes the volume.
     pub fn close(self) -> Result<()> {
+        self.commit_and_close().map(drop)
+    }
+
+    /// The same. Returns the last commit.
+    fn commit_and_close(self) -> Result<CommitNo> {
         let missing = self.vfs.failed_writeback();
         self.vfs
             .close()
@@ -227,11 +256,27 @@ impl Opened {
             ErrorKind::Corrupt => anyhow::Error::from(error).context("what was committed is not whole any more"),
             _ => Unsettled(crate::failure::one_line(&error.into())).into(),
         })?;
-        match missing {
-            Some(missing) => Err(anyhow::anyhow!(missing).context("not all changes are in the volume")),
-            None => Ok(()),
+        if let Some(missing) = missing {
+            return Err(anyhow::anyhow!(missing).context("not all changes are in the volume"));
         }
+        Ok(self.vfs.last_commit().0)
     }
+}
+
+/// Logs that the database's server has gone, or is back: it was `away` for so long at the last
+/// look, and now is for `silence`.
+fn told_of_silence(away: Option<Duration>, silence: Option<Duration>) -> Option<Duration> {
+    match (away, silence) {
+        (None, Some(since)) => {
+            let seconds = since.as_secs();
+            tracing::warn!("the database server has not answered for {seconds} seconds; operations wait for it");
+        }
+        (Some(since), None) => {
+            tracing::info!("the database server answers again, after more than {} seconds", since.as_secs());
+        }
+        (None, None) | (Some(_), Some(_)) => {}
+    }
+    silence
 }
 
 /// Returns `store` as of the moment `at`, and the commit that this is; itself if that is the

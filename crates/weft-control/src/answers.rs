@@ -261,6 +261,7 @@ impl Shared {
         let daemon = &self.daemon;
         let Report { transport, volume, .. } = (daemon.counters)()?;
         let (commit, time) = daemon.vfs.upgrade()?.last_commit();
+        let (messages, log_is_full) = weft_vfs::recent_messages();
         let age = time.map(|time| (SystemClock.now().0.saturating_sub(time.0)).max(0) / 1_000_000_000);
         Some(json!({
             "volume": daemon.volume,
@@ -283,6 +284,8 @@ impl Shared {
             "bytes_used": volume.bytes_used,
             "inodes_used": volume.inodes_used,
             "dirty_bytes": volume.dirty_bytes,
+            "log_is_full": log_is_full,
+            "messages": messages,
         }))
     }
 }

@@ -1,5 +1,5 @@
-//! Operations by kind and by requester, as `weft stats --operations` shows them: with the buckets of
-//! their latencies, so that who asks twice can tell what was between.
+//! Operations by kind and by requester, as `weft stats --operations` shows them: with the buckets
+//! of their latencies, so that who asks twice can tell what was between.
 
 use serde_json::{Value, json};
 use weft_vfs::{Latency, Report, Work};

@@ -39,7 +39,10 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{ClockJump, Collected, HistoryChanged};
 pub use exclusions::excluded_patterns;
 pub use latency::{Latency, LatencyHistogram};
-pub use message::{is_plain, keep_messages, printable, push_printable, repeat_messages, write_log, write_messages};
+pub use message::{
+    LogFormat, RecentMessage, is_plain, keep_messages, printable, push_printable, recent_messages, repeat_messages,
+    set_log_format, write_log, write_messages,
+};
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decode as decode_entries};
 pub use options::{AtimePolicy, HISTORY_NAME, Options};

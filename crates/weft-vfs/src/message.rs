@@ -1,27 +1,34 @@
 //! Messages: events of `tracing` as lines on standard error: not endlessly, on one line each, and
 //! whether they can be written or not.
 //!
-//! Each line of a daemon's log has its time (UTC), level and target. What a command says to its
-//! user begins with `weft:` instead. A field `user` of an event names the user whose request gave
-//! rise to it, who can silence no message about others by it.
+//! Each line of a daemon's log has its time (UTC), level and target, as text or as JSON. What a
+//! command says to its user begins with `weft:` instead. A field `user` of an event names the user
+//! whose request gave rise to it, who can silence no message about others by it.
 
+mod filter;
 mod limit;
+mod line;
 mod printable;
 mod unwritten;
 
 use crate::clock::{Clock, SystemClock};
+use filter::Filter;
 use limit::Limiter;
+pub use line::LogFormat;
+use line::{Reader, Said, rfc3339};
 use parking_lot::Mutex;
 pub use printable::{is_plain, printable, push_printable};
+use serde_json::{Map, Value};
+use std::collections::VecDeque;
 use std::fmt::{self, Write};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::Instant;
 use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 use unwritten::Unwritten;
-use weft_store::Timestamp;
 use weft_users::whose;
 
 /// Time of the first message of this process.
@@ -38,17 +45,62 @@ static KEPT: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// True if standard error is a log, and not a user's terminal.
 static IS_LOG: AtomicBool = AtomicBool::new(false);
 
+/// True if a log is of JSON.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// True if systemd's journal reads the log.
+static IS_JOURNAL: AtomicBool = AtomicBool::new(false);
+
+/// Newest warnings and errors, their number, and how much of each is kept.
+static RECENT: Mutex<VecDeque<RecentMessage>> = Mutex::new(VecDeque::new());
+const RECENT_MAX: usize = 16;
+const RECENT_CHARACTERS_MAX: usize = 1000;
+
 /// Writes events of this process to standard error from now on, each message as `complete` returns
-/// it.
-pub fn write_messages(complete: fn(&str) -> String) {
-    let write = move |event: &Event<'_>| write_event(event, complete);
+/// it; once that is a log, those that `filter` admits: levels, each for all or for a target, as in
+/// `warn,weft_nfs=error`.
+///
+/// Errors: the part of `filter` that is no level. All messages are written then.
+pub fn write_messages(complete: fn(&str) -> String, filter: &str) -> Result<(), String> {
+    let parsed = Filter::parse(filter);
+    let filter = parsed.clone().unwrap_or_default();
+    // Commands tell their users all.
+    let most = filter.most().max(LevelFilter::INFO);
+    let write = move |event: &Event<'_>| write_event(event, &filter, complete);
     // Whoever did so before wants them elsewhere.
-    let _ = tracing::subscriber::set_global_default(Events(write));
+    let _ = tracing::subscriber::set_global_default(Events { write, most });
+    parsed.map(drop)
 }
 
-/// From now on standard error is a log: each line has its time, level and target.
+/// Has the log have `format`, from its first line on.
+pub fn set_log_format(format: LogFormat) {
+    IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+fn format() -> LogFormat {
+    if IS_JSON.load(Ordering::Relaxed) { LogFormat::Json } else { LogFormat::Text }
+}
+
+/// From now on standard error is a log: each line has its time, level and target. If systemd's
+/// journal reads it, that adds the time.
 pub fn write_log() {
+    IS_JOURNAL.store(goes_to_journal(), Ordering::Relaxed);
     IS_LOG.store(true, Ordering::Relaxed);
+}
+
+/// True if standard error is connected to the journal (`JOURNAL_STREAM`, systemd.exec(5)).
+fn goes_to_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else { return false };
+    let own = rustix::fs::fstat(rustix::stdio::stderr()).map(|stat| format!("{}:{}", stat.st_dev, stat.st_ino));
+    own.is_ok_and(|own| own == stream)
+}
+
+fn reader() -> Reader {
+    match (is_log(), format()) {
+        (false, _) => Reader::User,
+        (true, LogFormat::Text) if IS_JOURNAL.load(Ordering::Relaxed) => Reader::Journal,
+        (true, format) => Reader::Log(format),
+    }
 }
 
 /// Keeps what is said from now on, beside saying it: a daemon that starts says it to whoever
@@ -67,7 +119,8 @@ pub fn repeat_messages() {
 fn write(line: &str) {
     let no_room = |count| {
         let text = format!("there was no room for {count} messages");
-        Said { level: Level::WARN, target: module_path!(), now: SystemClock.now() }.line(&text, is_log())
+        let said = Said { level: Level::WARN, target: module_path!(), now: SystemClock.now(), fields: Map::new() };
+        said.line(&text, reader())
     };
     UNWRITTEN.lock().write(line, &mut std::io::stderr(), no_room);
 }
@@ -76,62 +129,71 @@ fn is_log() -> bool {
     IS_LOG.load(Ordering::Relaxed)
 }
 
-/// Fields that precede the message in a line of a log.
-#[derive(Clone, Copy)]
-struct Said {
-    level: Level,
-    target: &'static str,
-    now: Timestamp,
+/// A message that was said, for whoever asks the daemon.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct RecentMessage {
+    /// Its time, in UTC.
+    pub time: String,
+    /// Its level.
+    pub level: &'static str,
+    /// Its text.
+    pub message: String,
 }
 
-impl Said {
-    /// The message `text` as a line, of a log or for a user.
-    fn line(self, text: &str, is_log: bool) -> String {
-        if !is_log {
-            return format!("weft: {}\n", printable(text));
-        }
-        let since = UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.now.0).unwrap_or(0));
-        let time = humantime::format_rfc3339_millis(since);
-        format!("{time} {} {}: {}\n", self.level, self.target, printable(text))
-    }
-
-    /// The same, after a line that tells how many were left out before it.
-    fn lines(self, text: &str, left_out: u64, is_log: bool) -> String {
-        let line = self.line(text, is_log);
-        match left_out {
-            0 => line,
-            count => self.line(&format!("{count} messages of this kind were left out:"), is_log) + &line,
-        }
-    }
+/// Returns the newest warnings and errors of a daemon's log, oldest first; and true if lines of it
+/// wait for room on its disk.
+pub fn recent_messages() -> (Vec<RecentMessage>, bool) {
+    (RECENT.lock().iter().cloned().collect(), UNWRITTEN.lock().waits())
 }
 
-/// Writes an event as a line, unless too many of its kind or user came before.
-fn write_event(event: &Event<'_>, complete: fn(&str) -> String) {
+fn remember(said: &Said, text: &str) {
+    let mut recent = RECENT.lock();
+    if recent.len() == RECENT_MAX {
+        recent.pop_front();
+    }
+    let end = text.char_indices().nth(RECENT_CHARACTERS_MAX).map_or(text.len(), |(end, _)| end);
+    let message = printable(&text[..end]);
+    recent.push_back(RecentMessage { time: rfc3339(said.now), level: said.level.as_str(), message });
+}
+
+/// Writes an event as a line, unless the filter leaves it out, or too many of its kind or user came
+/// before.
+fn write_event(event: &Event<'_>, filter: &Filter, complete: fn(&str) -> String) {
     let metadata = event.metadata();
-    let mut user = AskingUser(None);
-    event.record(&mut user);
+    if is_log() && !filter.admits(*metadata.level(), metadata.target()) {
+        return;
+    }
+    let mut fields = Fields::default();
+    event.record(&mut fields);
+    let user = fields.others.get("user").and_then(Value::as_u64).and_then(|user| u32::try_from(user).ok());
     let kind = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());
-    let Some(left_out) = LIMITER.lock().admit(kind, user.0.map(whose), BEGAN.elapsed()) else { return };
-    let mut text = Text(String::new());
-    event.record(&mut text);
-    let text = complete(&text.0);
-    let said = Said { level: *metadata.level(), target: metadata.target(), now: SystemClock.now() };
-    write(&said.lines(&text, left_out, is_log()));
+    let Some(left_out) = LIMITER.lock().admit(kind, user.map(whose), BEGAN.elapsed()) else { return };
+    let text = complete(&fields.message);
+    let (level, target) = (*metadata.level(), metadata.target());
+    let said = Said { level, target, now: SystemClock.now(), fields: fields.others };
+    if level <= Level::WARN {
+        remember(&said, &text);
+    }
+    write(&said.lines(&text, left_out, reader()));
     if let Some(kept) = &mut *KEPT.lock() {
-        kept.push(said.lines(&text, left_out, true));
+        kept.push(said.lines(&text, left_out, Reader::Log(format())));
     }
 }
 
-/// Passes Weft's own events on, from level INFO up.
-struct Events<F>(F);
+/// Passes Weft's own events on.
+struct Events<F> {
+    write: F,
+    /// The lowest level that any of them has.
+    most: LevelFilter,
+}
 
 impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Subscriber for Events<F> {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= Level::INFO && metadata.target().starts_with("weft")
+        metadata.is_event() && *metadata.level() <= self.most && metadata.target().starts_with("weft")
     }
 
     fn event(&self, event: &Event<'_>) {
-        self.0(event);
+        (self.write)(event);
     }
 
     // There are no spans.
@@ -148,29 +210,32 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Subscriber for Events<F> {
     fn exit(&self, _: &Id) {}
 }
 
-/// The user of an event, if it is about a request of one.
-struct AskingUser(Option<u32>);
-
-impl Visit for AskingUser {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "user" {
-            self.0 = u32::try_from(value).ok();
-        }
-    }
-
-    fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
+/// The message of an event, and its other fields.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Map<String, Value>,
 }
 
-/// The message of an event.
-struct Text(String);
+impl Visit for Fields {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.others.insert(field.name().into(), value.into());
+    }
 
-impl Visit for Text {
-    fn record_u64(&mut self, _: &Field, _: u64) {}
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.others.insert(field.name().into(), value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.others.insert(field.name().into(), value.into());
+    }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             // Writing to a string cannot fail.
-            let _ = write!(self.0, "{value:?}");
+            let _ = write!(self.message, "{value:?}");
+        } else {
+            self.others.insert(field.name().into(), format!("{value:?}").into());
         }
     }
 }
@@ -180,24 +245,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_a_log_has_time_level_and_target_and_no_message_makes_another_line() {
-        let said = Said { level: Level::WARN, target: "weft_vfs::commit", now: Timestamp(1_500_000_000) };
-        let (text, head) = ("a\nb", "1970-01-01T00:00:01.500Z WARN weft_vfs::commit:");
-        assert_eq!(said.lines(text, 0, true), format!("{head} a\\nb\n"));
-        assert_eq!(said.lines(text, 3, true), format!("{head} 3 messages of this kind were left out:\n{head} a\\nb\n"));
-        assert_eq!(said.lines(text, 0, false), "weft: a\\nb\n");
-    }
-
-    #[test]
     fn an_event_gives_its_message_and_the_user_who_asked() {
         let (tell, told) = std::sync::mpsc::channel();
         let heard = move |event: &Event<'_>| {
-            let (mut user, mut text) = (AskingUser(None), Text(String::new()));
-            event.record(&mut user);
-            event.record(&mut text);
-            tell.send((user.0, text.0)).expect("heard");
+            let mut fields = Fields::default();
+            event.record(&mut fields);
+            tell.send((fields.others.get("user").cloned(), fields.message)).expect("heard");
         };
-        tracing::subscriber::with_default(Events(heard), || {
+        tracing::subscriber::with_default(Events { write: heard, most: LevelFilter::INFO }, || {
             let user = 7_u32;
             tracing::warn!(user, "of {user}");
             tracing::error!("of nobody");
@@ -205,6 +260,6 @@ mod tests {
             tracing::warn!(target: "another", "nothing");
         });
         let heard: Vec<_> = told.iter().collect();
-        assert_eq!(heard, [(Some(7), "of 7".to_owned()), (None, "of nobody".to_owned())]);
+        assert_eq!(heard, [(Some(7.into()), "of 7".to_owned()), (None, "of nobody".to_owned())]);
     }
 }

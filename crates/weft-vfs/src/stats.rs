@@ -115,6 +115,9 @@ pub struct Stats {
     pub damaged_requests: u64,
     /// Syncs answered by the intent log alone.
     pub log_appends: u64,
+    /// Operations that were synced before a crash and not committed: applied as the volume was
+    /// opened.
+    pub operations_recovered: u64,
     /// Bytes read by operations.
     pub bytes_read: u64,
     /// Bytes written by operations.

@@ -94,6 +94,8 @@ pub struct Vfs {
     pub(crate) excluding: ExcludingState,
     pub(crate) synced_at: AtomicU64,
     pub(crate) log_appends: AtomicU64,
+    /// Operations of the intent log that were applied as the volume was opened.
+    pub(crate) recovered: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) observers: Observers,
     pub(crate) locks: Locks,

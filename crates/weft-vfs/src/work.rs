@@ -1,5 +1,5 @@
-//! Counts of work by whose it is: a bound, the ones that were last here, and a lock each for some of
-//! them, so that requests of different ones seldom meet.
+//! Counts of work by whose it is: a bound, the ones that were last here, and a lock each for some
+//! of them, so that requests of different ones seldom meet.
 
 use parking_lot::Mutex;
 use rustc_hash::{FxBuildHasher, FxHashMap};

@@ -49,6 +49,7 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
                 .into(),
         );
     }
+    weft_vfs::set_log_format(arguments.open.log_format.into());
     let mut settings = arguments.open.settings(BLOCK_CACHE_BYTES, mount.is_shared() || arguments.nfs.is_some())?;
     settings.vfs.keep_written = arguments.nfs.is_some();
     // The kernel caches changes that the volume does not have.
@@ -101,6 +102,8 @@ struct Mounted {
     lender: Option<weft_share::Server>,
     control: ControlSocket,
     log: daemon::Log,
+    /// The mount point, for a person.
+    place: String,
 }
 
 /// Returns a path to the same file that does not lead through the mount point: `../VOLUME` from
@@ -208,14 +211,15 @@ fn start(arguments: &Mount, plan: Plan, daemon: &Daemon) -> Result<Mounted> {
     say_if_unconfined();
     let log = opened.log(log.as_deref(), &directory)?;
     let teller = session.teller();
-    let place = (Kind::Mount, shown::path(&directory));
-    let control = ControlSocket::start(&opened, place, metrics, move || teller.report());
+    let place = shown::path(&directory);
+    let control = ControlSocket::start(&opened, (Kind::Mount, place.clone()), metrics, move || teller.report());
     // Whoever mounts hears of it.
     control.say_if_missing();
-    Ok(Mounted { opened, session, nfs, lender, control, log })
+    Ok(Mounted { opened, session, nfs, lender, control, log, place })
 }
 
 fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
+    let supervisor = mounted.opened.begin(&format!("mounted at {}", mounted.place));
     let unmounter = mounted.session.unmounter();
     daemon.on_signal(move || {
         if let Err(error) = unmounter.unmount() {
@@ -230,6 +234,7 @@ fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
     };
     mounted.opened.leave_when_lost(daemon, leave)?;
     let served = mounted.session.run().context("the kernel ended the mount");
+    supervisor.ends();
     mounted.control.stop();
     if let Some(lender) = mounted.lender {
         lender.stop();
@@ -237,7 +242,7 @@ fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
     if let Some(nfs) = &mounted.nfs {
         nfs.stop();
     }
-    mounted.opened.close()?;
+    mounted.opened.end(&format!("unmounted from {}", mounted.place))?;
     served.map(|()| ExitCode::SUCCESS)
 }
 

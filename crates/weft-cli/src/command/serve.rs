@@ -29,6 +29,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
     if let Some(name) = &arguments.user {
         user::take_process(&user::named(name)?)?;
     }
+    weft_vfs::set_log_format(arguments.open.log_format.into());
     let options = arguments.served.options(arguments.nfs)?;
     let mut settings = arguments.open.settings(memory_bytes() / 4, true)?;
     settings.vfs.keep_written = true;
@@ -89,6 +90,7 @@ fn start(arguments: &Serve, settings: Settings, options: weft_nfs::Options, daem
 impl Serving {
     /// Serves until a signal comes.
     fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
+        let supervisor = self.opened.begin(&format!("served at {}", self.server.address()));
         self.control.say_if_missing();
         self.opened.say_as_of();
         let control = self.control.clone();
@@ -100,10 +102,11 @@ impl Serving {
             let _ = tell.try_send(());
         });
         told.recv().context("nobody awaits signals")?;
+        supervisor.ends();
         self.control.stop();
         self.server.stop();
         drop(self.server);
-        self.opened.close()?;
+        self.opened.end("served no more")?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -32,7 +32,10 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
     } else if all.is_empty() {
         outln!("no volume is mounted or served by this user");
     } else {
-        all.iter().for_each(|daemon| outln!("{}", shown::message(&line(daemon))));
+        for daemon in &all {
+            outln!("{}", shown::message(&line(daemon)));
+            unwritten(daemon).iter().for_each(|line| outln!("{}", shown::message(line)));
+        }
     }
     let answered = all.iter().all(|daemon| daemon.status.is_ok());
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -89,6 +92,17 @@ fn line(daemon: &Running) -> String {
         number("inodes_used"),
         show(number("dirty_bytes")),
     )
+}
+
+/// Returns the newest messages of a daemon whose log has no room for them.
+fn unwritten(daemon: &Running) -> Vec<String> {
+    let Ok(status) = &daemon.status else { return Vec::new() };
+    let messages = status["messages"].as_array().filter(|_| status["log_is_full"] == true);
+    let text = |message: &Value, name: &str| message[name].as_str().unwrap_or("?").to_owned();
+    let lines = messages.into_iter().flatten().map(|message| {
+        format!("    not in its log: {} {} {}", text(message, "time"), text(message, "level"), text(message, "message"))
+    });
+    lines.collect()
 }
 
 /// Returns a span of time in its largest unit.

@@ -18,6 +18,11 @@ impl Unwritten {
         Unwritten { bytes: VecDeque::new(), left_out: 0 }
     }
 
+    /// True if something waits for room.
+    pub(super) fn waits(&self) -> bool {
+        !self.bytes.is_empty() || self.left_out > 0
+    }
+
     /// Writes `line` to `log` after what waits, as far as there is room. What `no_room` gives tells
     /// how many were given up, once there is room again.
     pub(super) fn write(&mut self, line: &str, log: &mut impl Write, no_room: impl FnOnce(u64) -> String) {

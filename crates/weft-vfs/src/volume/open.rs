@@ -139,6 +139,7 @@ impl Vfs {
             // As if the last sync were long ago.
             synced_at: AtomicU64::new(0),
             log_appends: AtomicU64::new(0),
+            recovered: AtomicU64::new(0),
             bytes_read: AtomicU64::new(0),
             observers: Observers::default(),
             locks: Locks::default(),

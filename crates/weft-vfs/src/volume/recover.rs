@@ -3,6 +3,7 @@
 
 use super::Vfs;
 use super::unapplied::{Purpose, Replay, UnappliedList, decoded};
+use std::sync::atomic::Ordering;
 use weft_store::log::{Behind, Loss, Record, epoch_without_log, needs_log};
 use weft_store::{Durability, OpNo};
 use weft_tree::{Error, ErrorKind, Miss, Mutation, Result, Stop, journal};
@@ -89,6 +90,9 @@ impl Vfs {
             }
             performed => performed,
         });
+        if performed.is_ok() {
+            self.recovered.fetch_add(1, Ordering::Relaxed);
+        }
         performed.or_else(|error| self.pass(op, Some(&mutation), error, replay))
     }
 

@@ -131,6 +131,7 @@ impl Vfs {
             no_room: self.no_room(state.space_free),
             yieldable_bytes,
             log_appends: count(&self.log_appends),
+            operations_recovered: count(&self.recovered),
             bytes_read: count(&self.bytes_read),
             bytes_written: state.tree.bytes_written,
             bytes_copied: weft_block::bytes_copied(),

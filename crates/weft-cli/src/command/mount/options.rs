@@ -184,6 +184,7 @@ const VALUES: &[Valued] = &[
     ("patience", |arguments, name, value| set(&mut arguments.open.patience, Some(parse(name, value)?))),
     ("disk-cache", |arguments, name, value| set(&mut arguments.open.disk_cache, Some(path(name, value)?))),
     ("disk-cache-size", |arguments, name, value| set(&mut arguments.open.disk_cache_size, Some(size(name, value)?))),
+    ("log-format", |arguments, name, value| set(&mut arguments.open.log_format, word(name, value)?)),
     ("metrics", |arguments, _, value| set(&mut arguments.open.metrics, Some(told_at(value).or_else(usage)?))),
     ("nfs", |arguments, _, value| match value {
         "" => set(&mut arguments.nfs, Some(SocketAddr::from(([127, 0, 0, 1], 2049)))),
