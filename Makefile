@@ -202,6 +202,8 @@ install:
 	$(WEFT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft
 	$(WEFT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft
 	$(WEFT) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	for unit in packaging/systemd/*; do sed 's|@PREFIX@|$(PREFIX)|' $$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
 	for helper in $(HELPERS); do ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/$$helper; done
 	install -m 644 target/release/libweft.so $(DESTDIR)$(PREFIX)/lib/libweft.so.0
 	strip --strip-unneeded $(DESTDIR)$(PREFIX)/lib/libweft.so.0
@@ -214,7 +216,8 @@ install:
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/weft lib/debug/weft.debug lib/libweft.so lib/libweft.so.0 lib/libweft.a \
 	    lib/pkgconfig/weft.pc include/weft.h include/weft_stage.h share/man/man1/weft.1 share/man/man1/weft-*.1 \
-	    share/bash-completion/completions/weft share/zsh/site-functions/_weft share/fish/vendor_completions.d/weft.fish) \
+	    share/bash-completion/completions/weft share/zsh/site-functions/_weft share/fish/vendor_completions.d/weft.fish \
+	    $(addprefix lib/systemd/system/,$(notdir $(wildcard packaging/systemd/*)))) \
 	    $(addprefix $(DESTDIR)$(SBINDIR)/,$(HELPERS))
 
 ## clean      what was built

@@ -1,5 +1,5 @@
-//! The service manager that started this process, if one did (sd_notify(3)): it hears when the volume
-//! is served, that this process is alive, and that ending takes longer while it commits.
+//! The service manager that started this process, if one did (sd_notify(3)): it hears when the
+//! volume is served, that this process is alive, and that ending takes longer while it commits.
 
 use parking_lot::{Condvar, Mutex};
 use sd_notify::{NotifyState, notify, watchdog_enabled};
