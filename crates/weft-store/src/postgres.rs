@@ -180,25 +180,27 @@ impl PostgresStore {
         self.lost().map_or(Ok(()), Err)
     }
 
-    /// A new connection to a server that has all that was committed, as soon as there can be one.
+    /// A new connection for a commit, to a server that has all that was committed, as soon as there
+    /// can be one. `GivenUp` if the program that waits for that was killed.
     fn reconnect(&self) -> Result<Connection> {
-        self.reconnect_unless(never)
+        self.reconnect_for(never)
     }
 
-    /// The same, but the wait ends when it `is_given_up`.
+    /// A new connection, whose waits end when they are `given_up`; the wait for it ends when
+    /// whoever asks was killed.
     #[expect(clippy::disallowed_methods, reason = "what is waited for is a server, which no test's clock moves")]
-    fn reconnect_unless(&self, is_given_up: IsGivenUp) -> Result<Connection> {
+    fn reconnect_for(&self, given_up: IsGivenUp) -> Result<Connection> {
         let mut pause = Duration::from_millis(50);
         loop {
             let began = Instant::now();
-            match self.connect_unless(is_given_up) {
+            match self.connect_unless(given_up) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
                     // One patience for all that is asked: a program asks for many things.
                     let away = *self.away.lock().get_or_insert(began);
                     if away.elapsed() >= self.patience {
                         return Err(error);
                     }
-                    if is_given_up() {
+                    if (self.is_given_up)() {
                         return Err(Error::GivenUp);
                     }
                     std::thread::sleep(pause);
@@ -256,7 +258,7 @@ impl PostgresStore {
 
     /// A new connection for a reader.
     fn new_reader(&self) -> Result<Connection> {
-        let mut connection = self.reconnect_unless(self.is_given_up)?;
+        let mut connection = self.reconnect_for(self.is_given_up)?;
         settings::read_by_index(&mut connection);
         Ok(connection)
     }

@@ -121,7 +121,7 @@ fn a_hang_up_ends_a_server_in_the_foreground_of_a_terminal_alone() {
     // They come one after the other.
     kill_process(pid, Signal::TERM).unwrap();
     let said: Said = server.wait_with_output().unwrap().into();
-    assert_eq!((said.code, &*said.err), (0, ""));
+    said.served_well();
     let (mut master, mut terminal) = (-1, -1);
     let none = std::ptr::null_mut();
     // SAFETY: the pointers are to locals; no name, settings or size are asked for or given.
@@ -133,5 +133,5 @@ fn a_hang_up_ends_a_server_in_the_foreground_of_a_terminal_alone() {
     let server = serving(in_session(&place, Some(terminal)));
     drop(master);
     let said: Said = server.wait_with_output().unwrap().into();
-    assert_eq!((said.code, &*said.err), (0, ""));
+    said.served_well();
 }

@@ -37,6 +37,15 @@ impl Said {
         self.out
     }
 
+    /// Checks that a server in the foreground served and ended well, and logged nothing else.
+    #[track_caller]
+    pub fn served_well(&self) {
+        let lines: Vec<_> = self.err.lines().collect();
+        let is_event = |line: &str, what: &str| line.contains(" INFO weft") && line.contains(what);
+        let is_so = matches!(*lines, [began, ended] if is_event(began, " is served at ") && is_event(ended, "all is committed"));
+        assert!(self.code == 0 && is_so, "{self:?}");
+    }
+
     /// Checks that it failed with exit code 1 and one line of error that holds each of `words`.
     #[track_caller]
     pub fn failed(self, words: &[&str]) {

@@ -1,6 +1,7 @@
 //! Waits for the server that nobody wants any more: whoever waited was killed.
 //!
-//! Only readers give up. A commit serves others, too, and goes on for as long as patience lasts.
+//! A commit gives up only while there is no connection: what was sent may have been done, and
+//! serves others, too. Whoever commits next goes on with it.
 
 use std::time::Duration;
 

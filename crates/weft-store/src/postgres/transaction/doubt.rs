@@ -24,7 +24,12 @@ impl PostgresTransaction<'_> {
                 return Err(settings::why_weak(self.writer.connection(), &self.store.connector.address));
             }
         } else {
-            self.writer.connection = Some(self.store.reconnect()?);
+            let connection = self.store.reconnect().map_err(|error| match error {
+                // Whoever commits next asks.
+                Error::GivenUp => Error::Interrupted,
+                error => error,
+            });
+            self.writer.connection = Some(connection?);
         }
         self.is_over = true;
         let found = read::last_commit(self.writer.connection(), commit.number)?;
