@@ -1,6 +1,6 @@
 //! `weft sync`.
 
-use super::asking::{LOG, asking, fsync, pass_on, why};
+use super::asking::{LOG, asking, pass_on, why};
 use super::stats;
 use crate::arguments::Sync;
 use crate::daemons;
@@ -110,18 +110,16 @@ pub(super) fn commit(root: &Path) -> Result<Option<u64>> {
     if let Some(daemon) = daemons::mounting(root).ok().flatten() {
         return daemon.commit().with_context(|| failed(LOG)).map(Some);
     }
-    if let Some(commit) = asking(owner, || commit_by_attribute(root))? {
-        return Ok(Some(commit));
-    }
-    // syncfs(2) by itself reaches no daemon.
-    asking(owner, || fsync(root))?.with_context(|| failed(LOG))?;
-    Ok(None)
+    // syncfs(2) by itself reaches no daemon, and an fsync of a directory that did not change is
+    // answered at once.
+    let synced = asking(owner, || sync_by_attribute(root).map_err(|error| (error, why(root))))?;
+    synced.map_err(|(error, why)| anyhow::Error::from(error).context(failed(&why)))
 }
 
-/// Has the daemon of the mount at `root` commit where it has no socket. None if this user may not,
-/// or if it failed: then an fsync tells why.
-fn commit_by_attribute(root: &Path) -> Option<u64> {
+/// Has the daemon of the mount at `root` make all changes durable. Returns its last commit then, if
+/// this user may have it commit.
+fn sync_by_attribute(root: &Path) -> Result<Option<u64>, Errno> {
     let mut value = [0; 24];
-    let length = rustix::fs::getxattr(root, &*Attribute::Commit.name(), &mut value[..]).ok()?;
-    std::str::from_utf8(&value[..length]).ok()?.parse().ok()
+    let length = rustix::fs::getxattr(root, &*Attribute::Commit.name(), &mut value[..])?;
+    Ok(std::str::from_utf8(&value[..length]).ok().and_then(|number| number.parse().ok()))
 }
