@@ -348,7 +348,10 @@ impl Vfs {
         let result = loop {
             match self.try_commit(turn, durability) {
                 Ok(Stored::All) => break Ok(()),
-                Ok(Stored::WithoutDamaged) => break Err(ErrorKind::Corrupt.into()),
+                Ok(Stored::WithoutDamaged) => {
+                    self.commits_failed.fetch_add(1, Ordering::Relaxed);
+                    break Err(ErrorKind::Corrupt.into());
+                }
                 Err(error) if error.is_conflict() && conflicts < CONFLICTS_MAX => {
                     self.report("cannot commit; trying again", &error);
                     conflicts += 1;

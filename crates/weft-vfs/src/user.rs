@@ -478,6 +478,9 @@ impl User<'_> {
     /// Moves a name, replacing what the target names. As [`Vfs::rename`], `AccessDenied`,
     /// `NotPermitted`; tells of both directories, that it came from and that it went to.
     pub fn rename(&self, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<[Changed<()>; 2]> {
+        if is_past(to.0.ino) {
+            return Err(Error::new(ErrorKind::ReadOnly, to.0.ino));
+        }
         let names = (Name::new(from.1)?, Name::new(to.1)?);
         let time = self.vfs.now();
         let changed = self.change(from.0, |state, source| {

@@ -23,6 +23,43 @@ fn damage(file: &Path, bytes: &[u8]) {
     fs::write(file, content).unwrap();
 }
 
+/// A person saves a damaged file page by page: whatever order that takes.
+#[test]
+fn damage_to_a_part_of_a_block_costs_no_page_of_another_part() {
+    let Some(place) = Place::to_mount() else { return };
+    let mounted = place.directory("m");
+    place.weft(&["init", "--history", "off", "v"]).well();
+    place.mount();
+    let content: Vec<u8> =
+        (0..65_536_u32).flat_map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
+    write_synced(&mounted.join("file"), &content);
+    place.umount();
+    damage(&place.path("v/segments/00000001.seg"), &content[100_000..100_032]);
+    for is_backward in [false, true] {
+        place.mount();
+        let file = fs::File::open(mounted.join("file")).unwrap();
+        // No page is read because of another.
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        let mut pages: Vec<usize> = (0..content.len() / PAGE).collect();
+        if is_backward {
+            pages.reverse();
+        }
+        let mut page = vec![0; PAGE];
+        let mut lost = Vec::new();
+        for number in pages {
+            match file.read_exact_at(&mut page, (number * PAGE) as u64) {
+                Ok(()) => assert!(page == content[number * PAGE..][..PAGE], "{number}"),
+                Err(_) => lost.push(number),
+            }
+        }
+        lost.sort_unstable();
+        // Those of the 16 KiB that have one digest.
+        assert_eq!(lost, [24, 25, 26, 27]);
+        drop(file);
+        place.umount();
+    }
+}
+
 /// Rows of blocks from an older moment, each of them whole, are told apart by the digest alone.
 #[test]
 fn older_content_put_back_stays_damage_until_it_is_given_up() {

@@ -68,6 +68,7 @@ fn nothing_of_the_past_can_be_changed_and_its_name_is_not_for_others() {
     assert_eq!(client.setattr(&file, Set { mode: Some(0o777), ..Set::default() }).status, ROFS);
     assert_eq!(client.create(&directory, "new", 0o644), Err(ROFS));
     assert_eq!(client.remove(&directory, "file"), ROFS);
+    assert_eq!(client.rename((&top, "directory"), (&directory, "moved")).status, ROFS);
     assert_eq!(client.mkdir(&top, ".weft", 0o755), Err(EXIST));
     assert_eq!(client.rename((&top, "directory"), (&top, ".weft")).status, EXIST);
     assert_eq!(client.link(&file, &top, "link").status, 18, "it is another file system");

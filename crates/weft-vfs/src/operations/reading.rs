@@ -153,19 +153,25 @@ impl Vfs {
         match found {
             Found::Bytes(bytes) => Ok(bytes),
             // Whoever goes on in a block will read the rest of it.
-            Found::Before => Ok(self.block(block)?.slice(range)),
-            Found::Nothing => {
-                let (start, bytes) =
-                    self.waiting_if_need_be(|mode| self.store.read_part(block, range.clone(), mode))?;
-                let slice = bytes.slice(range.start - start..range.end - start);
-                if bytes.len() == block.length as usize {
-                    self.blocks.insert(block.id, bytes);
-                } else {
-                    self.blocks.insert_part(block.id, start, bytes);
-                }
-                Ok(slice)
-            }
+            Found::Before => match self.block(block) {
+                // Another part of it may be damaged.
+                Err(error) if error.kind() == ErrorKind::Corrupt => self.part_bytes(block, range),
+                whole => Ok(whole?.slice(range)),
+            },
+            Found::Nothing => self.part_bytes(block, range),
         }
+    }
+
+    /// Bytes `range` of a stored block, from the store: no more of it is verified than need be.
+    fn part_bytes(&self, block: &BlockRef, range: Range<usize>) -> Result<Slice> {
+        let (start, bytes) = self.waiting_if_need_be(|mode| self.store.read_part(block, range.clone(), mode))?;
+        let slice = bytes.slice(range.start - start..range.end - start);
+        if bytes.len() == block.length as usize {
+            self.blocks.insert(block.id, bytes);
+        } else {
+            self.blocks.insert_part(block.id, start, bytes);
+        }
+        Ok(slice)
     }
 
     /// Has blocks read that a program that goes on as it did will need.
