@@ -262,8 +262,8 @@ pub enum Command {
     /// List the volumes that daemons of this user have mounted or serve, a line each
     ///
     /// Each daemon is asked over its control socket, and waited for two seconds at most. Exit code
-    /// 0: all answered. 1: one did not, or the control sockets cannot be looked at. A user without
-    /// a place for control sockets is told the mounts alone.
+    /// 0: all answered. 1: one did not, or a mount has lost its daemon, or the control sockets
+    /// cannot be looked at. A user without a place for control sockets is told the mounts alone.
     #[command(after_long_help = examples::STATUS)]
     Status(Status),
     /// End the server of a volume (weft serve), and wait until it has committed all
@@ -723,7 +723,8 @@ impl From<LogLines> for weft_vfs::LogFormat {
 pub struct Umount {
     /// The directory where it is mounted
     pub directory: PathBuf,
-    /// Unmount even if it is in use; it goes when the last user does
+    /// Unmount even if it is in use, or if not all changes can be committed: it goes when the last
+    /// user does, and what cannot be committed then is given up
     #[arg(short, long)]
     pub lazy: bool,
     /// Seconds after which this gives up, whatever it waits for; 0: never

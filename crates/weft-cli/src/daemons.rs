@@ -1,5 +1,6 @@
 //! Daemons of this user, found by their control sockets and asked over them.
 
+use crate::command::stats::dead_among;
 use crate::{mounted, named, shown};
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::geteuid;
@@ -104,6 +105,10 @@ fn own_mount_without_socket(volume: &Path) -> Option<PathBuf> {
 
 /// Says why this user cannot ask the daemon of the mount at `root`.
 pub fn unasked(root: &Path) -> anyhow::Error {
+    if !dead_among(vec![root.into()]).is_empty() {
+        let root = shown::path(root);
+        return anyhow!("the daemon of {root} has ended; unmount it ('weft umount {root}'), then mount it again");
+    }
     let owner = root.canonicalize().ok().and_then(|root| mounted::mount_at(&root)).map(|(_, (user, _))| user);
     let is_own = owner == Some(geteuid().as_raw());
     let root = shown::path(root);

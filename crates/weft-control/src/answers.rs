@@ -82,6 +82,13 @@ pub struct Daemon {
     pub counters: Counters,
 }
 
+impl Daemon {
+    /// Returns the id of the volume in hexadecimal.
+    fn id(&self) -> String {
+        self.id.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// The user who asks.
 #[derive(Clone, Copy)]
 pub(crate) struct Asker(pub(crate) u32);
@@ -249,6 +256,7 @@ impl Shared {
         let report = (daemon.counters)()?;
         Some(Scraped {
             kind: daemon.kind.name(),
+            volume: daemon.id(),
             engine: daemon.engine,
             since: self.since,
             committed: daemon.vfs.upgrade()?.last_commit().1,
@@ -266,7 +274,7 @@ impl Shared {
         Some(json!({
             "volume": daemon.volume,
             "server": daemon.server,
-            "id": daemon.id.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "id": daemon.id(),
             "engine": daemon.engine,
             "kind": daemon.kind.name(),
             "place": daemon.place,

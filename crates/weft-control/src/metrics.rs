@@ -16,6 +16,8 @@ pub(crate) const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(crate) struct Scraped {
     /// The use that it makes of the volume.
     pub(crate) kind: &'static str,
+    /// The id of the volume.
+    pub(crate) volume: String,
     /// The storage engine of the volume.
     pub(crate) engine: &'static str,
     /// Time since which it serves.
@@ -123,6 +125,7 @@ impl Scraped {
     fn daemon(&self, families: &mut Families<'_>) -> fmt::Result {
         let labels = [
             ("version", env!("CARGO_PKG_VERSION")),
+            ("volume", self.volume.as_str()),
             ("engine", self.engine),
             ("kind", self.kind),
             ("transport", self.report.transport),

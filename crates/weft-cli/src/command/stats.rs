@@ -15,9 +15,10 @@ use rates::Rates;
 use rustix::io::Errno;
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use weft_attributes::Attribute;
 use weft_store::Location;
 
@@ -55,11 +56,14 @@ fn print_operations(arguments: &Stats) -> Result<ExitCode> {
     let mut before = None;
     loop {
         let counted = Counted::of(&daemon_of(&arguments.named)?)?;
-        counted.print(before.as_ref(), arguments.json);
+        let has_rates = before.is_some();
+        if has_rates || !arguments.watch {
+            counted.print(before.as_ref(), arguments.json);
+        }
         if !goes_on(arguments) {
             return Ok(ExitCode::SUCCESS);
         }
-        if !arguments.json {
+        if has_rates && !arguments.json {
             outln!("");
         }
         before = Some(counted);
@@ -100,6 +104,9 @@ fn of(named: &Path) -> Result<Value> {
     }
 }
 
+/// Longest wait for the kernel's answer about a mount.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
 /// Answers of the kernel once the daemon has ended; "canceled" while it is ending.
 const ENDED: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
@@ -109,6 +116,22 @@ pub fn is_dead(directory: &Path) -> bool {
     let mut nothing: [u8; 0] = [];
     rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut nothing[..])
         .is_err_and(|error| ENDED.contains(&error))
+}
+
+/// Returns those of `directories` where the mount has lost its daemon, as far as the kernel tells
+/// that soon: a daemon that does not answer holds up nobody here.
+pub fn dead_among(directories: Vec<PathBuf>) -> Vec<PathBuf> {
+    let (tell, told) = channel();
+    let mut asked = 0;
+    for directory in directories {
+        let tell = tell.clone();
+        let ask = move || drop(tell.send((is_dead(&directory), directory)));
+        // It ends with this process, whatever it waits for.
+        asked += usize::from(std::thread::Builder::new().spawn(ask).is_ok());
+    }
+    let until = Instant::now() + ANSWER_MAX;
+    let answers = (0..asked).map_while(|_| told.recv_timeout(until.saturating_duration_since(Instant::now())).ok());
+    answers.filter(|(is_dead, _)| *is_dead).map(|(_, directory)| directory).collect()
 }
 
 /// Returns the report of the daemon of the mount at `directory`.

@@ -1,5 +1,6 @@
 //! `weft status`.
 
+use super::stats::dead_among;
 use crate::arguments::Status;
 use crate::daemons::{self, Running};
 use crate::mounted;
@@ -7,11 +8,14 @@ use crate::shown;
 use crate::size::show;
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weft_store::Location;
 
 /// Lists the daemons of this user.
 pub fn run(arguments: &Status) -> Result<ExitCode> {
     let all = daemons::all()?;
+    let dead = dead_mounts(&all);
     // Daemons serve without a control socket, too.
     let unseen = weft_control::missing().map(|why| (mounted::of_this_user(), why));
     let mounts = unseen.iter().flat_map(|(mounts, _)| mounts);
@@ -20,7 +24,12 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
             let [volume, place] = [volume, place].map(|path| path.to_string_lossy());
             json!({ "volume": volume, "kind": "mount", "place": place, "pid": null })
         });
-        outln!("{}", Value::from(all.iter().map(told).chain(mounts).collect::<Vec<_>>()));
+        let dead = dead.iter().map(|(volume, place)| {
+            let why = ended(volume);
+            let [volume, place] = [volume, place].map(|path| shown::path(path));
+            json!({ "volume": volume, "kind": "mount", "place": place, "pid": null, "error": why })
+        });
+        outln!("{}", Value::from(all.iter().map(told).chain(mounts).chain(dead).collect::<Vec<_>>()));
     } else if let Some((mounts, why)) = &unseen {
         for (volume, place) in mounts {
             outln!("{} mounted at {}", shown::path(volume), shown::path(place));
@@ -29,7 +38,7 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
             outln!("no volume is mounted by this user");
         }
         outln!("volumes that are served are not listed, as there is no place for control sockets: {why}");
-    } else if all.is_empty() {
+    } else if all.is_empty() && dead.is_empty() {
         outln!("no volume is mounted or served by this user");
     } else {
         for daemon in &all {
@@ -37,8 +46,42 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
             unwritten(daemon).iter().for_each(|line| outln!("{}", shown::message(line)));
         }
     }
-    let answered = all.iter().all(|daemon| daemon.status.is_ok());
+    if !arguments.json {
+        dead.iter().for_each(|(volume, place)| outln!("{}", shown::message(&dead_line(volume, place))));
+    }
+    let answered = dead.is_empty() && all.iter().all(|daemon| daemon.status.is_ok());
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the reason that a mount of `volume` is dead.
+fn ended(volume: &Path) -> &'static str {
+    // A daemon of a volume in files waits for no other one.
+    match Location::parse(volume).is_ok_and(|location| location.path().is_some()) {
+        true => "its daemon has ended",
+        false => "its daemon has ended, or waits for the volume, which another one took",
+    }
+}
+
+/// Returns the volumes and directories of this user's mounts whose daemons have ended: none of
+/// those that are `alive`. One of those that does not answer would not let go of who asks for its
+/// mount.
+fn dead_mounts(alive: &[Running]) -> Vec<(PathBuf, PathBuf)> {
+    let place = |daemon: &Running| match &daemon.status {
+        Ok(status) => status["place"].as_str().map(str::to_owned),
+        Err(_) => mounted::by_process(daemon.socket.pid).map(|(_, place)| shown::path(&place)),
+    };
+    let places: Vec<_> = alive.iter().filter_map(place).collect();
+    let mut mounts = mounted::of_this_user();
+    mounts.retain(|(_, place)| !places.contains(&shown::path(place)));
+    let dead = dead_among(mounts.iter().map(|(_, place)| place.clone()).collect());
+    mounts.retain(|(_, place)| dead.contains(place));
+    mounts
+}
+
+fn dead_line(volume: &Path, place: &Path) -> String {
+    let why = ended(volume);
+    let [volume, place] = [volume, place].map(shown::path);
+    format!("{volume} mounted at {place}: {why}; unmount it ('weft umount {place}'), then mount it again")
 }
 
 /// Returns the entry of a daemon; of one that did not answer, the data of its socket and the

@@ -10,6 +10,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use weft_control::Kind;
 
+/// Longest wait for the end of a server that did not answer.
+const ENDING_MAX: Duration = Duration::from_secs(1);
+
 /// Ends the server of a volume, and waits until it has committed all.
 pub fn run(arguments: &Stop) -> Result<ExitCode> {
     let named = shown::path(&arguments.named);
@@ -25,9 +28,15 @@ pub fn run(arguments: &Stop) -> Result<ExitCode> {
         bail!("{named} is mounted by process {pid}; 'weft umount {place}' ends that");
     }
     let process = Watched::new(pid)?;
-    daemon.answered("/stop").with_context(|| format!("{named} is still served"))?;
+    let stopped = daemon.answered("/stop").with_context(|| format!("{named} is still served"));
     // One that has ended needs no waiting.
     let Some(process) = process else { return Ok(ExitCode::SUCCESS) };
+    // Somebody else may have told it before, so that it answers no more.
+    if let Err(error) = stopped
+        && !process.await_end_within(ENDING_MAX)?
+    {
+        return Err(error);
+    }
     let limit = Duration::from_secs(arguments.timeout);
     if arguments.timeout > 0 && !process.await_end_within(limit)? {
         let seconds = shown::counted(arguments.timeout, "second", "seconds");

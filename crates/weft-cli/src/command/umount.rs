@@ -152,10 +152,26 @@ fn unmount_and_wait(arguments: &Umount) -> Result<ExitCode> {
         outln!("{} is unmounted; the volume stays mounted at {}", directory.display(), elsewhere.display());
         return Ok(ExitCode::SUCCESS);
     }
+    if arguments.lazy {
+        refuse_silent_loss(&directory, &stats)?;
+    }
     match daemon {
         Some(daemon) if !arguments.lazy => wait(&daemon, &directory, owner, Some(&volume).filter(|_| !is_read_only)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Fails if changes are given up by a lazy unmounting of `directory`, whose daemon told `stats`:
+/// its last commit failed, and it ends soon.
+fn refuse_silent_loss(directory: &Path, stats: &serde_json::Value) -> Result<()> {
+    let Some(error) = stats["volume"]["commit_error"].as_str() else { return Ok(()) };
+    let left = stats["volume"]["dirty_bytes"].as_u64().unwrap_or(0);
+    bail!(
+        "{} is unmounted, and {} of changes are given up that cannot be committed: {}",
+        shown::path(directory),
+        crate::size::show(left),
+        shown::message(error)
+    )
 }
 
 /// Says what may have become of a volume whose daemon has ended.

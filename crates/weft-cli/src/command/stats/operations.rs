@@ -152,9 +152,9 @@ fn micros_of(micros: f64) -> Duration {
 
 /// Returns a process and its name, if it is still there.
 fn process(pid: u64) -> String {
-    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
+    match std::fs::read(format!("/proc/{pid}/comm")) {
         _ if pid == 0 => "the kernel, or out of sight".into(),
-        Ok(name) => format!("{pid} ({})", name.trim_end()),
+        Ok(name) => format!("{pid} ({})", String::from_utf8_lossy(&name).trim_end()),
         Err(_) => format!("{pid} (ended)"),
     }
 }
