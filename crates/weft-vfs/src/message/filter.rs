@@ -25,7 +25,8 @@ impl Filter {
         let mut filter = Filter::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (target, level) = part.rsplit_once('=').unwrap_or(("", part));
-            let level = level.parse().map_err(|_| part.to_owned())?;
+            let level = Some(level).filter(|level| !level.is_empty()).and_then(|level| level.parse().ok());
+            let level = level.ok_or_else(|| part.to_owned())?;
             filter.levels.retain(|(of, _)| of != target);
             filter.levels.push((target.to_owned(), level));
         }

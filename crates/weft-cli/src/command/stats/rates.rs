@@ -107,7 +107,7 @@ mod tests {
         };
         let line = line(&of(100, 0), &of(300, 10), 2.0);
         let words: Vec<_> = line.split_whitespace().collect();
-        assert_eq!((words[0], &words[1..3]), ("100", &["100.0", "KiB"][..]), "{line}");
+        assert_eq!((words[0], &words[1..3]), ("100", &["100.00", "KiB"][..]), "{line}");
         assert!(line.contains("100 %"), "{line}");
         assert!(!super::line(&json!([]), &json!(null), 0.0).is_empty());
     }
