@@ -18,11 +18,11 @@ use axum::routing::{get, post};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weft_vfs::{Clock, CommitNo, HistoryFor, Report, RestoreError, Stats, SystemClock, Timestamp, Vfs};
+use weft_vfs::{Clock, CommitNo, HistoryFor, Report, RestoreError, Stats, SystemClock, Timestamp, Vfs, rfc3339};
 
 /// Time within which the volume must answer.
 const TELLING_MAX: Duration = Duration::from_secs(1);
@@ -296,12 +296,6 @@ impl Shared {
             "messages": messages,
         }))
     }
-}
-
-pub(crate) fn rfc3339(time: Timestamp) -> String {
-    let after = Duration::from_nanos(u64::try_from(time.0).unwrap_or(0));
-    let time: SystemTime = UNIX_EPOCH + after;
-    humantime::format_rfc3339_millis(time).to_string()
 }
 
 async fn commit(State(shared): State<Arc<Shared>>) -> Response {

@@ -2,7 +2,7 @@
 //! and units. No label names a path, a user or an address: a family has few rows, always the same.
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, prometheus_text};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt;
@@ -132,7 +132,7 @@ impl Scraped {
         ];
         let mut family =
             families.family("daemon_info", "The program and how it serves the volume.", MetricType::Gauge)?;
-        labelled(&mut family, &labels)?;
+        family.encode_family(&labels)?.encode_gauge(&1u64)?;
         families.real("start_time_seconds", "Time since which the daemon serves, as of Unix.", seconds(self.since))?;
         let help = "1 if the volume is served and its changes become durable, as /readyz tells.";
         families.gauge("ready", help, u64::from(self.is_ready))?;
@@ -177,10 +177,6 @@ impl Scraped {
             None => Ok(()),
         }
     }
-}
-
-fn labelled(family: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet) -> fmt::Result {
-    family.encode_family(labels)?.encode_gauge(&1u64)
 }
 
 /// Returns the memory that this process has, by proc(5); none if that cannot be read.

@@ -63,7 +63,7 @@ pub fn report_value(report: &RestoreReport) -> Value {
         json!({ "effect": word(path.effect), "path": text(&path.path), "from": from })
     });
     json!({
-        "as_of": { "commit": report.then.0, "time": report.made.map(crate::answers::rfc3339) },
+        "as_of": { "commit": report.then.0, "time": report.made.map(weft_vfs::rfc3339) },
         "commit": report.committed.map(|CommitNo(number)| number),
         "back": report.back,
         "moved": report.moved,

@@ -1,4 +1,4 @@
-//! How long work takes: histograms that any thread adds to without a lock, and what they show.
+//! Latencies of work: histograms that any thread adds to without a lock, and what they show.
 //!
 //! A bucket is a quarter of a power of two wide, so a quantile is told within 25 percent, and a
 //! histogram takes a kilobyte whatever it counts.

@@ -41,7 +41,7 @@ pub use exclusions::excluded_patterns;
 pub use latency::{Latency, LatencyHistogram};
 pub use message::{
     LogFormat, RecentMessage, is_plain, keep_messages, printable, push_printable, recent_messages, repeat_messages,
-    set_log_format, write_log, write_messages,
+    rfc3339, set_log_format, write_log, write_messages,
 };
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decode as decode_entries};

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Report {
     /// Its process.
     pub pid: u32,
-    /// How requests come to it.
+    /// Transport of its requests.
     pub transport: &'static str,
-    /// Where its threads run; none if it serves no kernel.
+    /// Placement of its threads; none if it serves no kernel.
     pub placement: Option<String>,
     /// The commit that it shows, if that is not the last one.
     pub as_of_commit: Option<u64>,

@@ -38,8 +38,8 @@ pub(super) struct Said {
     pub(super) fields: Map<String, Value>,
 }
 
-/// Returns `time` in UTC.
-pub(super) fn rfc3339(time: Timestamp) -> String {
+/// Returns `time` in UTC, to the millisecond (RFC 3339).
+pub fn rfc3339(time: Timestamp) -> String {
     let since = Duration::from_nanos(u64::try_from(time.0).unwrap_or(0));
     humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()
 }
