@@ -227,6 +227,26 @@ fn history_makes_room_for_a_commit_that_found_none() {
     }
 }
 
+/// All that may go goes at the first request that there is no room for, which names what keeps the
+/// rest.
+#[test]
+fn the_first_request_refused_for_want_of_room_names_the_snapshot_that_keeps_it() {
+    let store = store();
+    let vfs = open(&store, None, options());
+    vfs.keep_history("all forever", None).expect("kept");
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
+    for round in 0..20 {
+        vfs.write(ino, 0, &[round; 10_000], false).expect("written");
+        vfs.sync().expect("committed");
+    }
+    vfs.create_snapshot("keeper", None).expect("taken");
+    store.set_bytes_free(0);
+    vfs.statfs().expect("told");
+    assert_eq!(vfs.write(ino, 0, &[99; 10_000], false).expect_err("full").kind(), ErrorKind::NoSpace);
+    let why = vfs.stats().no_room.expect("noted");
+    assert!(why.contains("snapshot 'keeper' keeps all of the history that there is"), "{why}");
+}
+
 #[test]
 fn a_full_disk_refuses_data_but_lets_files_be_removed() {
     let store = store();

@@ -215,9 +215,6 @@ impl Vfs {
         let before = free(self)?;
         for round in 0..YIELDS_MAX {
             if !self.yield_some(&turn, round)? {
-                if round == 0 && turn.in_doubt.is_none() && !self.needs_past() {
-                    self.note_no_room(before)?;
-                }
                 return Ok(round > 0);
             }
             if free(self)?.saturating_sub(before) >= YIELDED_ENOUGH {
@@ -227,14 +224,15 @@ impl Vfs {
         Ok(true)
     }
 
-    /// Has some of that history go; true if there was any. `round` is how often it did so already
-    /// for the same reason.
+    /// Has some of that history go; true if there was any. If there was none, it notes what keeps
+    /// the rest. `round` is how often it did so already for the same reason.
     fn yield_some(&self, turn: &CommitState, round: usize) -> Result<bool> {
         if turn.in_doubt.is_some() || self.needs_past() {
             return Ok(false);
         }
         let changes = yielding(&*self.store)?;
         if changes.is_empty() {
+            self.note_no_room(self.store.space()?.bytes_free)?;
             return Ok(false);
         }
         if round == 0 {
