@@ -193,7 +193,8 @@ fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
         step(place, "echo xy >d/gone; echo moved >d/moved; echo linked >d/linked; ln d/linked d/kept/linked");
         step(place, "rm d/gone d/again d/linked; mv d/moved d/kept/; echo more >>d/sub/deep/file");
         step(place, "rm -r d/sub; echo again >d/again; mkdir d/brief; echo z >d/brief/z");
-        step(place, "touch d/late");
+        step(place, "touch d/early");
+        step(place, "mv d/early d/late");
         step(place, "rm -r d/brief d/late");
         let entry = |path: &str, size: Option<u64>| (path.to_owned(), size);
         let all = [

@@ -1,9 +1,9 @@
 //! Names that were deleted below a directory, and can still be had.
 //!
 //! A directory has another version for each commit that changed its entries, so the names that were
-//! deleted are those that one version has and the next one has not. What has another name now was
-//! moved, not deleted. All is looked up by keys; the work is that of the directories below the one
-//! asked for, there now or not, and of their versions.
+//! deleted are those that one version has and the next one has not. What had another name after
+//! that was moved, not deleted. All is looked up by keys; the work is that of the directories below
+//! the one asked for, there now or not, and of their versions.
 
 use super::newest::{self, Search};
 use super::path::{VolumePath, shown};
@@ -260,7 +260,7 @@ impl Finder<'_> {
     }
 
     /// Adds an entry that commit `last` has and commit `gone` has not, unless it is there again or
-    /// has another name.
+    /// had another name then.
     fn add(
         &mut self,
         directory: &Directory,
@@ -283,8 +283,12 @@ impl Finder<'_> {
             Some(now) => self.now.name(now, &entry.name)?,
             None => None,
         };
+        // It was deleted by another name later, which is the one to tell.
+        if self.is_alive_after(gone, &row)? {
+            return Ok(());
+        }
         let path = below(&directory.path, &entry.name);
-        if is_directory && !self.is_alive_after(gone, &row)? && self.looked.insert((entry.ino, row.generation)) {
+        if is_directory && self.looked.insert((entry.ino, row.generation)) {
             // Another one may have its name now, and lack what was in it.
             let now = there.as_ref().filter(|there| there.kind == Kind::Directory).map(|there| there.ino);
             let (ino, generation, path) = (entry.ino, row.generation, path.clone());

@@ -58,6 +58,8 @@ pub fn check(store: &dyn Store) {
         let entry = at(name.last).get(&name.path);
         let is_it = entry.is_some_and(|entry| entry.size == name.size && !is_alive(entry));
         assert!(is_it || !name.is_at_path, "{name:?}: {entry:?}");
+        let is_moved = entry.is_some_and(|entry| at(name.gone).values().any(|other| other.inode == entry.inode));
+        assert!(!is_moved || !name.is_at_path, "{name:?} was moved, and deleted by another name");
     }
     // The last path of each inode.
     let mut last_paths = BTreeMap::new();
@@ -68,7 +70,9 @@ pub fn check(store: &dyn Store) {
             let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| &path[..end]);
             let lay_there = above.clone().all(|above| last_paths[&then[above].inode] == above);
             let is_below_file = is_below_file(&commits, above);
-            if is_last && lay_there && !is_below_file && !is_alive(entry) {
+            let next = CommitNo((number + 1).min(last.0));
+            let is_moved = at(next).values().any(|other| other.inode == entry.inode);
+            if is_last && lay_there && !is_below_file && !is_moved {
                 // Its directory may have lain elsewhere later, and be back.
                 let was_elsewhere = || told.names.iter().find(|name| name.path == *path);
                 let name = paths.get(&path[..]).copied().or_else(was_elsewhere);
