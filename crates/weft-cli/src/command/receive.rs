@@ -19,11 +19,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use weft_store::sqlite::Layout;
 use weft_store::stream::{self, Incoming, ReceiveOptions, Received, ReceivedHistory};
-use weft_store::{BlockHome, Engine, Location, OpenOptions, Opened, VolumeOptions};
+use weft_store::{BlockHome, CommitNo, Engine, Location, OpenOptions, Opened, VolumeOptions};
 use weft_vfs::{Clock, SystemClock};
 
 /// Time between two looks for a signal, while nothing comes.
 const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+
+/// The commit that makes a volume.
+const FIRST: CommitNo = CommitNo(1);
 
 /// Words for what is left: of a stream of a whole volume, of one that goes on, and of one of
 /// changes.
@@ -172,10 +175,11 @@ impl New<'_> {
     fn begun(&self, engine: &dyn Engine) -> Result<Option<Opened>> {
         let Some(opened) = engine.begin_again()? else { return Ok(None) };
         if !stream::is_begun(&*opened.store)? {
+            // Files of that name may be those of 'weft convert', which copies commits.
+            let is_new = opened.store.header()?.commit == FIRST;
             drop(opened);
-            // Files of that name may be those of 'weft convert'.
-            if self.unfinished.is_none() {
-                engine.discard(true)?;
+            if self.unfinished.is_none() || is_new {
+                engine.discard(self.unfinished.is_none())?;
             }
             return Ok(None);
         }

@@ -290,10 +290,13 @@ fn what_a_killed_receipt_leaves_is_no_volume() {
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(!place.path("w").exists(), "{said}");
     place.weft(&["info", "w.unfinished"]).failed(&["is not a Weft volume"]);
-    receive(&place, &["w"], "whole").could_not(&["w.unfinished exists", "remove it"]);
-    fs::remove_dir_all(place.path("w.unfinished")).unwrap();
+    // Nothing was committed: the same stream begins again.
     receive(&place, &["w"], "whole").well();
     assert_eq!(digest(&place, "w"), digest(&place, "v"));
+    assert!(!place.path("w.unfinished").exists());
+    // What was not begun by a receipt is not removed.
+    fs::create_dir(place.path("x.unfinished")).unwrap();
+    receive(&place, &["x"], "whole").could_not(&["x.unfinished exists", "remove it"]);
 }
 
 /// Blocks are put before it is known that the changes are whole; those of a volume that was

@@ -292,11 +292,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns its connection.
-    pub(super) fn connection(&self) -> &Connection {
-        &self.connection
-    }
-
     /// Notes that a commit has failed. If it lacked space, its remains in the log are cut off
     /// before anything else is written, so that they take no space themselves.
     pub(super) fn has_failed(&mut self, error: &Error) {

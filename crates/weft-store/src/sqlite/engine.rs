@@ -42,8 +42,9 @@ impl Engine for VolumeFiles<'_> {
 
     fn begin(&self, options: &VolumeOptions, time: Timestamp) -> Result<Begun> {
         let had_place = self.0.symlink_metadata().is_ok();
-        open::create(self.0, options, (0, 0), time)?;
-        let begun = open::open(self.0).and_then(|volume| volume.store.mark_unfinished().map(|()| volume));
+        // From its first moment on it is no volume, but what the same stream goes on with.
+        open::create_as(unfinished::UNFINISHED, self.0, options, (0, 0), time)?;
+        let begun = open::open_unfinished(self.0).transpose().unwrap_or_else(|| Err(unfinished::gone(self.0)));
         let Volume { store, layout, .. } = begun.inspect_err(|_| drop(self.discard(had_place)))?;
         let (layout, set_aside, given_up) = (Some(layout), Vec::new(), Vec::new());
         Ok(Begun { opened: Opened { store, layout, log: None, set_aside, given_up }, had_place })

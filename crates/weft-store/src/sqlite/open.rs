@@ -64,10 +64,21 @@ fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
 /// `uid`:`gid` with permissions 0755, made by commit 1 at `time`. Leaves nothing behind if it
 /// fails.
 pub fn create(path: &Path, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
+    create_as(APPLICATION_ID, path, options, owner, time)
+}
+
+/// Makes a volume whose database has the application id `id`.
+pub(super) fn create_as(
+    id: u32,
+    path: &Path,
+    options: &VolumeOptions,
+    owner: (u32, u32),
+    time: Timestamp,
+) -> Result<()> {
     options.check()?;
     let layout = Layout::of(path, options.home);
     let made_directory = prepare(&layout)?;
-    let result = fill(&layout, options, owner, time);
+    let result = fill(&layout, id, options, owner, time);
     if result.is_err() {
         remove(&layout, made_directory);
     }
@@ -121,12 +132,12 @@ fn make_database(layout: &Layout) -> Result<()> {
     made.map(drop).map_err(io("cannot make", &layout.database))
 }
 
-fn fill(layout: &Layout, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
+fn fill(layout: &Layout, id: u32, options: &VolumeOptions, owner: (u32, u32), time: Timestamp) -> Result<()> {
     let sqlite = |source| Error::Sqlite { what: "cannot make the database", source };
     let connection = connect(&layout.database, 8)?;
-    connection.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
-    connection.pragma_update(None, "user_version", FORMAT).map_err(sqlite)?;
     connection.execute_batch("BEGIN").map_err(sqlite)?;
+    connection.pragma_update(None, "application_id", id).map_err(sqlite)?;
+    connection.pragma_update(None, "user_version", FORMAT).map_err(sqlite)?;
     connection.execute_batch(&schema::statements()).map_err(sqlite)?;
     schema::make_views(&connection)?;
     let home = options.home.name();

@@ -2,7 +2,6 @@
 //! and nothing else, and volumes that are being received, whose database is no volume's by its
 //! header until all is there.
 
-use super::SqliteStore;
 use super::file_header::{APPLICATION_ID_AT, FileHeader};
 use super::layout::Layout;
 use super::open::{connect, hold};
@@ -14,6 +13,9 @@ use crate::store::BlockHome;
 use rusqlite::Connection;
 use std::io::Read;
 use std::path::Path;
+
+/// The application id of a database that is no volume's yet.
+pub(super) const UNFINISHED: u32 = 0;
 
 /// Bytes of the database until its tables are copied into it, at the end.
 const BYTES_MAX: u64 = 4096;
@@ -40,7 +42,7 @@ fn has_no_tables(layout: &Layout) -> bool {
 /// volume's has but its mark.
 pub(super) fn is_marked(layout: &Layout) -> bool {
     let file = files::open(files::options().read(true), &layout.database);
-    matches!(file.ok().and_then(FileHeader::read), Some(FileHeader { application_id: 0, format: FORMAT }))
+    matches!(file.ok().and_then(FileHeader::read), Some(FileHeader { application_id: UNFINISHED, format: FORMAT }))
 }
 
 /// The refusal of the volume of `layout`, which is marked so.
@@ -56,11 +58,9 @@ fn mark(connection: &Connection, id: u32) -> Result<()> {
     connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").map_err(failed)
 }
 
-impl SqliteStore {
-    /// Has the database be no volume's by its header, until [`finish`].
-    pub(super) fn mark_unfinished(&self) -> Result<()> {
-        mark(self.writer.lock().connection(), 0)
-    }
+/// The error that the volume at `path`, which was just made, is not there.
+pub(super) fn gone(path: &Path) -> Error {
+    Error::Unusable(format!("{} was just made, and is gone or another one", path.display()))
 }
 
 /// The files of the volume at `path`, which is being made.
