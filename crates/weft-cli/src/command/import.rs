@@ -8,14 +8,15 @@ mod content;
 
 use super::transfer::{Directories, Directory, Place, Transfer, TreePath, What, Words, exit_code, in_parallel};
 use crate::arguments::Import;
+use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weft_vfs::{Attributes, Caller, ErrorKind, Ino, Kind, MakeNode, RenameMode, Vfs};
+use weft_vfs::{Attributes, Caller, ErrorKind, HISTORY_NAME, Ino, Kind, MakeNode, RenameMode, Vfs};
 
 const WORDS: Words = Words { done: "imported", again: "the same command goes on from there" };
 
@@ -34,17 +35,18 @@ pub fn run(arguments: &Import) -> ExitCode {
 fn import(arguments: &Import) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
     crate::serving::allow_connections();
-    let shown = arguments.directory.display();
-    let metadata = arguments.directory.metadata().with_context(|| format!("cannot import {shown}"))?;
+    let directory = shown::path(&arguments.directory);
+    let metadata = arguments.directory.metadata().with_context(|| format!("cannot import {directory}"))?;
     if !metadata.is_dir() {
         bail!(
-            "{shown} is not a directory; import one that holds it, or mount the volume ('weft mount VOLUME DIRECTORY') and \
+            "{directory} is not a directory; import one that holds it, or mount the volume ('weft mount VOLUME DIRECTORY') and \
              copy it there"
         );
     }
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
     let root = Directories::named(&arguments.directory)?;
-    let place = Place::open(&arguments.target, false)?;
+    // An entry that has the name of the past keeps it, as nothing else may be lost of the source.
+    let place = Place::open_without_past(&arguments.target)?;
     transfer.stops(&place.opened.vfs);
     if let Err(error) = place.refuse_own_source(&arguments.directory) {
         place.close()?;
@@ -96,6 +98,8 @@ struct Found {
     met: HashSet<Key>,
     /// Their other names.
     names: Vec<Other>,
+    /// The first that has the name of the past.
+    like_past: Option<PathBuf>,
 }
 
 struct Importer<'a> {
@@ -121,6 +125,12 @@ impl Importer<'_> {
             },
         )?;
         self.other_names(&found.names);
+        crate::notes::tell(found.like_past.as_deref().map(|path| {
+            let path = shown::path(path);
+            format!(
+                "{path} has the name of the past, and hides it in its directory; mount with --history-name to have both"
+            )
+        }));
         // Last, and the deepest first: new entries in a directory change its times.
         for (way, ino) in found.directories.iter().rev() {
             if !self.transfer.goes_on() {
@@ -143,6 +153,9 @@ impl Importer<'_> {
     fn target(&self, path: &[Vec<u8>]) -> Result<Ino> {
         let mut at = Ino::ROOT;
         for name in path {
+            if name == HISTORY_NAME && self.vfs.lookup(Caller::ROOT, at, name).is_err() {
+                bail!("{} is the past of its directory, and nothing can be imported into it", shown::bytes(name));
+            }
             let node = MakeNode { kind: Kind::Directory, permissions: 0o755, umask: 0, rdev: 0 };
             let made = self.directory(at, name, node).context("cannot make the directory in the volume")?;
             at = match made {
@@ -191,6 +204,9 @@ impl Importer<'_> {
             for name in names {
                 if !self.transfer.goes_on() {
                     return Ok(());
+                }
+                if name == HISTORY_NAME && found.like_past.is_none() {
+                    found.like_past = Some(directory.path_of(&name));
                 }
                 let stat = match rustix::fs::statat(&*directory, &name[..], AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => stat,

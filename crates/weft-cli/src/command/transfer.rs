@@ -61,6 +61,15 @@ impl Place {
         Place::open_by(named, read_only, None)
     }
 
+    /// Opens it to be written to, without names for the past: any name can be made.
+    pub fn open_without_past(named: &OsStr) -> Result<Place> {
+        Place::open_with(named, |claims| {
+            let mut settings = settings(claims.as_ref(), false, None);
+            settings.vfs.history_name = None;
+            settings
+        })
+    }
+
     /// Opens it to be read as of the moment `at`, or of now.
     pub fn open_at(named: &OsStr, at: Option<&Moment>) -> Result<Place> {
         Place::open_by(named, true, at)

@@ -271,3 +271,25 @@ fn a_volume_whose_name_holds_a_colon_is_the_same_for_all_commands() {
     place.weft(&["export", "./no:thing", "nowhere"]).could_not(&["there is no volume at ./no:thing"]);
     place.weft(&["import", "from", "no:thing"]).could_not(&["there is no volume at no;"]);
 }
+
+/// In a mount that name leads to the past, and nobody can make it.
+#[test]
+fn an_entry_with_the_name_of_the_past_is_imported_and_keeps_it() {
+    let Some(place) = Place::to_mount() else { return };
+    let own = place.directory("from").join("deep/.weft");
+    std::fs::create_dir_all(&own).unwrap();
+    std::fs::write(own.join("file"), "own").unwrap();
+    place.weft(&["init", "v"]).well();
+    let said = place.weft(&["import", "from", "v"]);
+    assert!(said.code == 0 && said.err.contains("from/deep/.weft has the name of the past"), "{said:?}");
+    assert_eq!(place.weft(&["import", "from", "v:deep/.weft"]).code, 0);
+    place.weft(&["import", "from", "v:.weft/at"]).could_not(&["is the past of its directory"]);
+    place.directory("m");
+    place.mount();
+    assert_eq!(
+        place.sh("cat m/deep/.weft/file m/deep/.weft/deep/.weft/file; ls m/.weft/at/now/deep/.weft").well(),
+        "ownowndeep\nfile\n"
+    );
+    place.umount();
+    place.weft(&["check", "--read-data", "v"]).well();
+}
