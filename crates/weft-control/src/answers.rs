@@ -22,7 +22,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use weft_vfs::{Clock, CommitNo, HistoryFor, Report, RestoreError, Stats, SystemClock, Timestamp, Vfs, rfc3339};
+use weft_vfs::{
+    Clock, CommitNo, HistoryFor, Report, RestoreError, Stats, SystemClock, Timestamp, Vfs, printable, rfc3339,
+};
 
 /// Time within which the volume must answer.
 const TELLING_MAX: Duration = Duration::from_secs(1);
@@ -168,7 +170,7 @@ async fn refuse_bodies(request: Request, next: Next) -> Response {
 }
 
 fn text(code: StatusCode, line: &str) -> Response {
-    let line = format!("{}\n", weft_vfs::printable(line));
+    let line = format!("{}\n", printable(line));
     (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from(line)).into_response()
 }
 
@@ -331,12 +333,19 @@ async fn committing<T: Send + 'static>(
     }
 }
 
-/// Has `change` change what is kept of the past.
+/// Has `change` change what is kept of the past, and logs `done` once it is.
 async fn change(
     shared: Arc<Shared>,
+    (Asker(user), done): (Asker, String),
     change: impl FnOnce(&Vfs) -> weft_vfs::Result<CommitNo> + Send + 'static,
 ) -> Response {
-    match committing(shared, change).await {
+    let logged = move |vfs: &Vfs| {
+        change(vfs).inspect(|commit| {
+            let done = printable(&done);
+            tracing::info!(user, commit = commit.0, "{done}, as user {user} asked for");
+        })
+    };
+    match committing(shared, logged).await {
         Ok(Ok(CommitNo(number))) => json(&json!({ "commit": number })),
         Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,
@@ -344,12 +353,17 @@ async fn change(
 }
 
 /// Keeps history by a rule, for readers; `same`: for those who may read it already.
-async fn set_history(State(shared): State<Arc<Shared>>, Path((rule, readers)): Path<(String, String)>) -> Response {
-    change(shared, move |vfs| vfs.keep_history(&rule, HistoryFor::named(&readers))).await
+async fn set_history(
+    State(shared): State<Arc<Shared>>,
+    Extension(asker): Extension<Asker>,
+    Path((rule, readers)): Path<(String, String)>,
+) -> Response {
+    let done = format!("history is kept by the rule '{rule}' from now on");
+    change(shared, (asker, done), move |vfs| vfs.keep_history(&rule, HistoryFor::named(&readers))).await
 }
 
-async fn end_history(State(shared): State<Arc<Shared>>) -> Response {
-    change(shared, Vfs::end_history).await
+async fn end_history(State(shared): State<Arc<Shared>>, Extension(asker): Extension<Asker>) -> Response {
+    change(shared, (asker, "all history is dropped, and none is kept from now on".into()), Vfs::end_history).await
 }
 
 /// Gives up some of the past that nobody sees; 0: it is the first request.
@@ -370,36 +384,67 @@ async fn collect_history(State(shared): State<Arc<Shared>>, Path(since): Path<u6
 }
 
 /// Makes a snapshot; 0: it is not held.
-async fn create_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)): Path<(String, i64)>) -> Response {
+async fn create_snapshot(
+    State(shared): State<Arc<Shared>>,
+    Extension(asker): Extension<Asker>,
+    Path((name, until)): Path<(String, i64)>,
+) -> Response {
     let until = Some(Timestamp(until)).filter(|until| until.0 != 0);
-    change(shared, move |vfs| vfs.create_snapshot(&name, until)).await
+    let held = until.map_or_else(String::new, |until| format!(", and held until {}", rfc3339(until)));
+    let done = format!("snapshot '{name}' is made{held}");
+    change(shared, (asker, done), move |vfs| vfs.create_snapshot(&name, until)).await
 }
 
-async fn delete_snapshot(State(shared): State<Arc<Shared>>, Path(name): Path<String>) -> Response {
-    change(shared, move |vfs| vfs.delete_snapshot(&name)).await
+async fn delete_snapshot(
+    State(shared): State<Arc<Shared>>,
+    Extension(asker): Extension<Asker>,
+    Path(name): Path<String>,
+) -> Response {
+    change(shared, (asker, format!("snapshot '{name}' is deleted")), move |vfs| vfs.delete_snapshot(&name)).await
 }
 
-async fn rename_snapshot(State(shared): State<Arc<Shared>>, Path((name, new)): Path<(String, String)>) -> Response {
-    change(shared, move |vfs| vfs.rename_snapshot(&name, &new)).await
+async fn rename_snapshot(
+    State(shared): State<Arc<Shared>>,
+    Extension(asker): Extension<Asker>,
+    Path((name, new)): Path<(String, String)>,
+) -> Response {
+    let done = format!("snapshot '{name}' is renamed to '{new}'");
+    change(shared, (asker, done), move |vfs| vfs.rename_snapshot(&name, &new)).await
 }
 
-async fn hold_snapshot(State(shared): State<Arc<Shared>>, Path((name, until)): Path<(String, i64)>) -> Response {
-    change(shared, move |vfs| vfs.hold_snapshot(&name, Timestamp(until))).await
+async fn hold_snapshot(
+    State(shared): State<Arc<Shared>>,
+    Extension(asker): Extension<Asker>,
+    Path((name, until)): Path<(String, i64)>,
+) -> Response {
+    let until = Timestamp(until);
+    let done = format!("snapshot '{name}' is held until {}", rfc3339(until));
+    change(shared, (asker, done), move |vfs| vfs.hold_snapshot(&name, until)).await
 }
 
 /// Has the earlier content of files whose paths are like a pattern go soon.
-async fn exclude_from_history(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
-    match query.as_deref().and_then(restore_request) {
-        Some(request) => change(shared, move |vfs| vfs.exclude_from_history(&request.path)).await,
-        None => text(StatusCode::BAD_REQUEST, "that is no pattern"),
-    }
+async fn exclude_from_history(
+    State(shared): State<Arc<Shared>>,
+    Extension(asker): Extension<Asker>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Some(request) = query.as_deref().and_then(restore_request) else {
+        return text(StatusCode::BAD_REQUEST, "that is no pattern");
+    };
+    let done = format!("history keeps no content of {} from now on", String::from_utf8_lossy(&request.path));
+    change(shared, (asker, done), move |vfs| vfs.exclude_from_history(&request.path)).await
 }
 
-async fn include_in_history(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
-    match query.as_deref().and_then(restore_request) {
-        Some(request) => change(shared, move |vfs| vfs.include_in_history(&request.path)).await,
-        None => text(StatusCode::BAD_REQUEST, "that is no pattern"),
-    }
+async fn include_in_history(
+    State(shared): State<Arc<Shared>>,
+    Extension(asker): Extension<Asker>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Some(request) = query.as_deref().and_then(restore_request) else {
+        return text(StatusCode::BAD_REQUEST, "that is no pattern");
+    };
+    let done = format!("history keeps the content of {} again", String::from_utf8_lossy(&request.path));
+    change(shared, (asker, done), move |vfs| vfs.include_in_history(&request.path)).await
 }
 
 /// Takes the content of a file, by its path, out of the past.
@@ -421,11 +466,24 @@ async fn forget_history(
 
 /// Restores something of the past. Nobody but the holder of the volume and root gets here, who may
 /// do all with it.
-async fn restore(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+async fn restore(
+    State(shared): State<Arc<Shared>>,
+    Extension(Asker(user)): Extension<Asker>,
+    RawQuery(query): RawQuery,
+) -> Response {
     let Some(request) = query.as_deref().and_then(restore_request) else {
         return text(StatusCode::BAD_REQUEST, "that is no request to restore something");
     };
-    match committing(shared, move |vfs| vfs.restore(&request)).await {
+    let restored = move |vfs: &Vfs| {
+        vfs.restore(&request).inspect(|report| {
+            if !request.is_rehearsal {
+                let path = printable(&String::from_utf8_lossy(&request.path));
+                let commit = report.then.0;
+                tracing::info!(user, commit, "{path} is restored as of commit {commit}, as user {user} asked for");
+            }
+        })
+    };
+    match committing(shared, restored).await {
         Ok(Ok(report)) => json(&report_value(&report)),
         Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,

@@ -212,6 +212,15 @@ fn commits_that_a_shorter_rule_drops_are_counted_first_and_go_only_if_that_is_as
             assert!(said.ends_with("no commits would be dropped\n"), "{said}");
         }
         assert_eq!((first(), rule()), (before, kept_by), "nothing is changed");
+        let drops = || place.weft(&["history", "set", "--dry-run", "--json", "m", "all 1s"]).json()["dropped"] != 0;
+        while !drops() {}
+        let said = place.weft(&["history", "set", "--drop", "m", "all 1s"]).well();
+        assert!(
+            said.contains(" go in the background while the volume is mounted ('weft gc m' drops them now)"),
+            "{said}"
+        );
+        let log = std::fs::read_to_string(place.path("log")).unwrap();
+        assert!(log.contains("history is kept by the rule 'all 1s' from now on, as user "), "{log}");
         let told = place.weft(&["history", "set", "--json", "--drop", "m", "off"]).json();
         assert!(told["commit"].as_u64() == told["oldest"]["commit"].as_u64().map(|last| last + 1), "{told}");
         assert!(place.weft(&["history", "--json", volume]).json()["rule"].is_null());

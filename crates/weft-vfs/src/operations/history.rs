@@ -1,5 +1,6 @@
 //! The past that users have kept: by a rule, and as snapshots.
 
+use crate::message::rfc3339;
 use crate::volume::Vfs;
 use weft_store::history::Rule;
 use weft_store::{CommitNo, HistoryChange, HistoryFor, Moment, Pin, PinKind, Timestamp};
@@ -31,9 +32,10 @@ impl Vfs {
 
     /// Keeps the volume as it is now, as the snapshot `name`, which nobody removes before
     /// `held_until`. Returns its commit. Refused if there is one of that name, if the name could be
-    /// taken for a time or a path, and where no history is kept.
+    /// taken for a time or a path, if that time has passed, and where no history is kept.
     pub fn create_snapshot(&self, name: &str, held_until: Option<Timestamp>) -> Result<CommitNo> {
         refuse_name(name)?;
+        held_until.map_or(Ok(()), |until| self.refuse_passed(until))?;
         let changed = self.change_history(|header, made| {
             if self.find_snapshot(name)?.is_some() {
                 return Err(refused(format!("there is a snapshot '{name}' already")));
@@ -68,13 +70,22 @@ impl Vfs {
     }
 
     /// Holds the snapshot `name`, which nobody removes before `until`. Returns the commit that says
-    /// so. Refused if it is held for longer.
+    /// so. Refused if it is held for longer, or that time has passed.
     pub fn hold_snapshot(&self, name: &str, until: Timestamp) -> Result<CommitNo> {
+        self.refuse_passed(until)?;
         let changed = self.change_history(|_, _| {
             let pin = self.snapshot(name)?;
             Ok(vec![HistoryChange::Pin(Pin { held_until: Some(until), ..pin })])
         })?;
         Ok(changed.last())
+    }
+
+    /// Refuses a hold that would hold nothing.
+    fn refuse_passed(&self, until: Timestamp) -> Result<()> {
+        if until > self.now() {
+            return Ok(());
+        }
+        Err(refused(format!("{} has passed, and nothing can be held until then", rfc3339(until))))
     }
 
     fn snapshot(&self, name: &str) -> Result<Pin> {

@@ -143,6 +143,8 @@ fn snapshots_have_names_of_their_own_and_are_held() {
     }
     volume.clock.set(Timestamp(1000));
     let first = volume.vfs.create_snapshot("kept", Some(Timestamp(5000))).expect("made");
+    assert!(why(volume.vfs.create_snapshot("late", Some(Timestamp(1000)))).contains("has passed"));
+    assert!(why(volume.vfs.hold_snapshot("kept", Timestamp(-1))).contains("has passed"));
     assert!(why(volume.vfs.create_snapshot("kept", None)).contains("already"));
     assert!(why(volume.vfs.delete_snapshot("other")).contains("there is no snapshot"));
     assert!(why(volume.vfs.delete_snapshot("kept")).contains("held"));

@@ -37,7 +37,15 @@ pub(super) fn run(arguments: &SetHistory) -> Result<()> {
     match &price {
         Some(price) if price.dropped.commits > 0 => {
             let rest = price.rest(&arguments.rule);
-            outln!("{} {}{rest}", price.commits(), if is_set { "are dropped" } else { "would be dropped" });
+            let (done, more) = match &arguments.rule {
+                _ if !is_set => ("would be dropped", String::new()),
+                Keeping::Off => ("are dropped", String::new()),
+                Keeping::By(_) => (
+                    "go in the background while the volume is mounted",
+                    format!(" ('weft gc {}' drops them now)", shown::word(arguments.volume.as_os_str())),
+                ),
+            };
+            outln!("{} {done}{more}{rest}", price.commits());
         }
         _ if !is_set => outln!("no commits would be dropped"),
         _ => {}
