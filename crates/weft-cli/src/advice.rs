@@ -110,7 +110,7 @@ pub fn on(error: &Error, told: &str) -> String {
     match (is_damage(error), is_malformed(error)) {
         (true, _) if is_advised => String::new(),
         (true, true) => format!("; {}", weft_store::Error::MALFORMED_ADVICE),
-        (true, false) => "; 'weft check --read-data VOLUME' tells what is damaged".into(),
+        (true, false) => "; 'weft scrub VOLUME' tells what is damaged".into(),
         (false, _) => of_store(error).and_then(on_denied).unwrap_or_default(),
     }
 }

@@ -106,8 +106,7 @@ fn own_mount_without_socket(volume: &Path) -> Option<PathBuf> {
 /// Says why this user cannot ask the daemon of the mount at `root`.
 pub fn unasked(root: &Path) -> anyhow::Error {
     if !dead_among(vec![root.into()]).is_empty() {
-        let root = shown::path(root);
-        return anyhow!("the daemon of {root} has ended; unmount it ('weft umount {root}'), then mount it again");
+        return anyhow!("{}", mounted::dead(&format!("the daemon of {}", shown::path(root)), root));
     }
     let owner = root.canonicalize().ok().and_then(|root| mounted::mount_at(&root)).map(|(_, (user, _))| user);
     let is_own = owner == Some(geteuid().as_raw());

@@ -208,13 +208,32 @@ pub fn root_over(path: &Path) -> Option<PathBuf> {
 /// if it is a volume.
 pub fn no_mount(named: &Path) -> String {
     let volume = named.canonicalize().unwrap_or_else(|_| named.into());
-    let mount = mounts().into_iter().rfind(|mount| mount.volume == volume);
-    if let Some(root) = root_over(named).filter(|_| mount.is_none()) {
+    // Its past may be mounted, too.
+    let places = mounts().into_iter().filter(|mount| mount.volume == volume);
+    let places = places.map(|mount| shown::word(mount.directory.as_os_str())).collect::<Vec<_>>();
+    if let Some(root) = root_over(named).filter(|_| places.is_empty()) {
         return within(named, &root);
     }
-    let place = mount.map(|mount| format!("; that volume is mounted at {}", shown::word(mount.directory.as_os_str())));
+    let place = Some(places.join(" and at ")).filter(|places| !places.is_empty());
+    let place = place.map(|places| format!("; that volume is mounted at {places}"));
     let place = place.or_else(|| crate::daemons::serving(named).map(|served| format!("; that volume is {served}")));
-    format!("{} is not the mount point of a Weft volume{}", shown::path(named), place.unwrap_or_default())
+    let what = match place.is_none() && weft_store::sqlite::is_volume(named) {
+        true => "is a volume that is not mounted, and that no daemon of this user serves",
+        false => "is not the mount point of a Weft volume",
+    };
+    format!("{} {what}{}", shown::path(named), place.unwrap_or_default())
+}
+
+/// Says of the dead mount at `directory` that `daemon` has ended, and how the volume is had again.
+pub fn dead(daemon: &str, directory: &Path) -> String {
+    let at = std::path::absolute(directory).unwrap_or_else(|_| directory.into());
+    // A daemon of a volume in files waits for no other one.
+    let waits = match Location::parse(&volume_at(&at)).is_ok_and(|location| location.path().is_some()) {
+        true => "",
+        false => ", or waits for the volume, which another one took",
+    };
+    let place = shown::word(directory.as_os_str());
+    format!("{daemon} has ended{waits}; unmount it ('weft umount {place}'), then mount it again")
 }
 
 /// Returns the directory where the volume at `location` is mounted, as far as no other user than

@@ -9,32 +9,32 @@ use weft_vfs::{Latency, LatencyHistogram, Work, WorkBy};
 
 /// Procedures of NFS version 3 by their numbers (RFC 1813 3.3).
 const PROCEDURES: [&str; 22] = [
-    "Null",
-    "Getattr",
-    "Setattr",
-    "Lookup",
-    "Access",
-    "Readlink",
-    "Read",
-    "Write",
-    "Create",
-    "Mkdir",
-    "Symlink",
-    "Mknod",
-    "Remove",
-    "Rmdir",
-    "Rename",
-    "Link",
-    "Readdir",
-    "Readdirplus",
-    "Fsstat",
-    "Fsinfo",
-    "Pathconf",
-    "Commit",
+    "null",
+    "getattr",
+    "setattr",
+    "lookup",
+    "access",
+    "readlink",
+    "read",
+    "write",
+    "create",
+    "mkdir",
+    "symlink",
+    "mknod",
+    "remove",
+    "rmdir",
+    "rename",
+    "link",
+    "readdir",
+    "readdirplus",
+    "fsstat",
+    "fsinfo",
+    "pathconf",
+    "commit",
 ];
 
 /// Other programs, each as one.
-const PROGRAMS: [(u32, &str); 4] = [(MOUNT, "Mount"), (NLM, "Lock"), (NSM, "Monitor"), (PORTMAP, "Portmap")];
+const PROGRAMS: [(u32, &str); 4] = [(MOUNT, "mount"), (NLM, "lock"), (NSM, "monitor"), (PORTMAP, "portmap")];
 
 /// All calls since the server began.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ mod tests {
             .into_iter()
             .for_each(|(program, number)| call(program, number));
         let told: Vec<_> = calls.operations().iter().map(|(name, latency)| (*name, latency.count())).collect();
-        assert_eq!(told, [("Read", 2), ("Commit", 1), ("Mount", 1), ("Lock", 1)]);
+        assert_eq!(told, [("read", 2), ("commit", 1), ("mount", 1), ("lock", 1)]);
         let (clients, others) = calls.clients();
         assert_eq!((clients[0].0, clients[0].1.requests, others.requests), (address, 5, 0));
     }

@@ -22,6 +22,7 @@ pub struct Report {
     /// Bytes of content given to the kernel, which copies them; none if it serves no kernel.
     pub bytes_given: Option<u64>,
     /// Requests by operation.
+    #[serde(serialize_with = "in_lower_case")]
     pub requests: BTreeMap<&'static str, u64>,
     /// Time that they took, by operation.
     #[serde(skip)]
@@ -29,6 +30,11 @@ pub struct Report {
     /// Requests by the process that made them, and all of those that are not told apart.
     #[serde(skip)]
     pub processes: (Vec<(u32, Work)>, Work),
+}
+
+/// Names operations as `weft stats --operations` and the metrics do.
+fn in_lower_case<S: serde::Serializer>(counts: &BTreeMap<&'static str, u64>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(counts.iter().map(|(name, count)| (name.to_ascii_lowercase(), count)))
 }
 
 /// A snapshot of the counters. Counts are since the mount.

@@ -139,11 +139,9 @@ pub fn read(directory: &Path) -> Result<Value> {
     let mut buffer = vec![0; 64 << 10];
     let len = match rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut buffer) {
         Ok(len) => len,
-        Err(error) if ENDED.contains(&error) => bail!(
-            "the daemon of {} has ended, or waits for a volume that another one took; unmount it ('weft umount {}'), then mount it again",
-            directory.display(),
-            directory.display()
-        ),
+        Err(error) if ENDED.contains(&error) => {
+            bail!("{}", mounted::dead(&format!("the daemon of {}", shown::path(directory)), directory))
+        }
         Err(Errno::NOENT) => bail!("there is no directory {}", directory.display()),
         Err(Errno::ACCESS) => bail!("no permission to look at {}", directory.display()),
         Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::NOTDIR) => {

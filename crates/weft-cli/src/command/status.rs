@@ -10,7 +10,6 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft_store::Location;
 
 /// Lists the daemons of this user.
 pub fn run(arguments: &Status) -> Result<ExitCode> {
@@ -25,7 +24,7 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
             json!({ "volume": volume, "kind": "mount", "place": place, "pid": null })
         });
         let dead = dead.iter().map(|(volume, place)| {
-            let why = ended(volume);
+            let why = mounted::dead("its daemon", place);
             let [volume, place] = [volume, place].map(|path| shown::path(path));
             json!({ "volume": volume, "kind": "mount", "place": place, "pid": null, "error": why })
         });
@@ -53,15 +52,6 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Returns the reason that a mount of `volume` is dead.
-fn ended(volume: &Path) -> &'static str {
-    // A daemon of a volume in files waits for no other one.
-    match Location::parse(volume).is_ok_and(|location| location.path().is_some()) {
-        true => "its daemon has ended",
-        false => "its daemon has ended, or waits for the volume, which another one took",
-    }
-}
-
 /// Returns the volumes and directories of this user's mounts whose daemons have ended: none of
 /// those that are `alive`. One of those that does not answer would not let go of who asks for its
 /// mount.
@@ -79,9 +69,9 @@ fn dead_mounts(alive: &[Running]) -> Vec<(PathBuf, PathBuf)> {
 }
 
 fn dead_line(volume: &Path, place: &Path) -> String {
-    let why = ended(volume);
+    let why = mounted::dead("its daemon", place);
     let [volume, place] = [volume, place].map(shown::path);
-    format!("{volume} mounted at {place}: {why}; unmount it ('weft umount {place}'), then mount it again")
+    format!("{volume} mounted at {place}: {why}")
 }
 
 /// Returns the entry of a daemon; of one that did not answer, the data of its socket and the

@@ -9,6 +9,7 @@ use crate::mounted;
 use crate::owner::Owner;
 use crate::shown;
 use anyhow::{Context, Result, bail};
+use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -44,7 +45,12 @@ pub fn run(arguments: &Sync) -> Result<ExitCode> {
 
 fn sync_mount(root: &Path) -> Result<ExitCode> {
     let place = shown::path(root);
-    match commit(root)? {
+    let committed = commit(root)?;
+    if rustix::fs::statvfs(root).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+        outln!("nothing of {place} can be changed: it is mounted read-only");
+        return Ok(ExitCode::SUCCESS);
+    }
+    match committed {
         Some(commit) => outln!("all changes of {place} are committed (commit {commit})"),
         None => outln!("all changes of {place} are durable"),
     }

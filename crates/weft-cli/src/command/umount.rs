@@ -226,19 +226,23 @@ fn sync(directory: &Path, is_read_only: bool) -> Result<()> {
     if std::fs::File::open(directory).is_err() {
         return Ok(());
     }
-    let synced = match daemons::mounting(directory).ok().flatten().filter(|_| !is_read_only) {
+    let failed = |why: &str| {
+        format!(
+            "{} stays mounted, as not all changes can be committed{why}. Mend that and try again, or give them up by --lazy",
+            shown::path(directory)
+        )
+    };
+    // An error of the kernel is a number, without the reason.
+    let explained = || failed(&format!("; {}", why(directory)));
+    match daemons::mounting(directory).ok().flatten().filter(|_| !is_read_only) {
         // An fsync keeps readers of the directory waiting as long as that takes, and cannot be
         // given up.
-        Some(daemon) => pass_on(directory).map_err(Into::into).and_then(|()| daemon.commit().map(drop)),
-        None => fsync(directory),
-    };
-    synced.with_context(|| {
-        format!(
-            "{} stays mounted, as not all changes can be committed; {}. Mend that and try again, or give them up by --lazy",
-            directory.display(),
-            why(directory)
-        )
-    })
+        Some(daemon) => {
+            pass_on(directory).with_context(explained)?;
+            daemon.commit().map(drop).with_context(|| failed(""))
+        }
+        None => fsync(directory).with_context(explained),
+    }
 }
 
 /// Numbers of requests that networks compute for, and of those that were interrupted.

@@ -114,7 +114,7 @@ fn a_mount_tells_of_itself_over_its_socket_until_it_is_unmounted() {
     place.umount();
     assert!(!socket.exists());
     assert_eq!(status(&place, &volume), None);
-    place.weft(&["stats", "v"]).failed(&["v is not the mount point"]);
+    place.weft(&["stats", "v"]).failed(&["v is a volume that is not mounted"]);
 }
 
 #[test]

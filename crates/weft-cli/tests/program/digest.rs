@@ -198,7 +198,7 @@ fn a_verified_volume_is_said_to_hold_what_was_compared() {
     assert!(said.ends_with(words), "{said}");
     let said = place.weft(&read);
     assert_eq!(said.err.matches("has other bytes than were written").count(), 1, "{said:?}");
-    said.failed(&["cannot read /file", "'weft check --read-data v' tells what is damaged"]);
+    said.failed(&["cannot read /file", "'weft scrub v' tells what is damaged"]);
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn counters_are_an_attribute_of_the_root_alone_that_is_not_listed() {
     assert!(size > 100);
     let value: serde_json::Value = serde_json::from_slice(&get(ROOT, 65536).expect("a value")).expect("JSON");
     assert_eq!(value["transport"], "device");
-    assert_eq!(value["requests"]["Getxattr"], 1);
+    assert_eq!(value["requests"]["getxattr"], 1);
     assert_eq!(value["volume"]["inodes_used"], 1);
     assert_eq!(get(ROOT, 10), Err(libc::ERANGE));
     let file = make(&server, ROOT, "file");

@@ -23,7 +23,7 @@ fn what_was_written_reads_back_from_the_kernels_cache_and_from_the_daemon() {
             rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped");
             assert!(fs::read(&path).expect("read") == data, "{len} from the daemon");
         }
-        assert!(mounted.requests("Read") > 0);
+        assert!(mounted.requests("read") > 0);
     });
 }
 

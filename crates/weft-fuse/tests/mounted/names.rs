@@ -76,9 +76,9 @@ fn a_name_once_missing_is_found_when_it_is_made() {
         for i in 0..3 {
             assert!(!fs::exists(mounted.path("new")).expect("looked up"), "{i}");
         }
-        let lookups = mounted.requests("Lookup");
+        let lookups = mounted.requests("lookup");
         assert!(!fs::exists(mounted.path("new")).expect("looked up"));
-        assert_eq!(mounted.requests("Lookup"), lookups, "the kernel remembers");
+        assert_eq!(mounted.requests("lookup"), lookups, "the kernel remembers");
         fs::write(mounted.path("new"), b"").expect("made");
         assert!(fs::exists(mounted.path("new")).expect("looked up"));
     });

@@ -66,21 +66,27 @@ impl Counted {
         per: &dyn Fn(u64) -> String,
     ) {
         let mut rows = self.work(earlier, (list, name));
-        if rows.is_empty() {
+        let others = self.others(earlier, list);
+        if rows.is_empty() && others.0 == 0 {
             return;
         }
         rows.sort_by(|one, other| other.2.total_cmp(&one.2));
         outln!("\n{title:<28}{:>12}{:>10}", "requests", "time");
+        let row = |of: &str, requests: u64, micros: f64| {
+            let line = format!("{of:<28}{:>12}{:>10}", per(requests), time(micros_of(micros)));
+            outln!("{}", shown::message(&line));
+        };
         for (of, requests, micros) in rows.iter().take(ROWS_MAX) {
             let of = match (name, of.as_u64()) {
                 ("pid", Some(pid)) => process(pid),
                 _ => of.as_str().map_or_else(|| of.to_string(), str::to_owned),
             };
-            let line = format!("{of:<28}{:>12}{:>10}", per(*requests), time(micros_of(*micros)));
-            outln!("{}", shown::message(&line));
+            row(&of, *requests, *micros);
         }
-        if rows.len() > ROWS_MAX {
-            outln!("and {} more", rows.len() - ROWS_MAX);
+        let beyond = rows.iter().skip(ROWS_MAX).map(|(_, requests, micros)| (*requests, *micros));
+        let (requests, micros) = beyond.fold(others, |all, of| (all.0 + of.0, all.1 + of.1));
+        if requests > 0 {
+            row("all others", requests, micros);
         }
     }
 
@@ -111,6 +117,16 @@ impl Counted {
         })
     }
 
+    /// Returns the requests since `earlier` of those that are not told apart, and the microseconds.
+    fn others(&self, earlier: Option<&Counted>, list: &str) -> (u64, f64) {
+        let of = |counted: &Counted| {
+            let others = &counted.value[format!("other_{list}")];
+            (others["requests"].as_u64().unwrap_or(0), others["time_us"].as_f64().unwrap_or(0.0))
+        };
+        let (now, before) = (of(self), earlier.map(of).unwrap_or_default());
+        (now.0.saturating_sub(before.0), (now.1 - before.1).max(0.0))
+    }
+
     /// Returns who made requests since `earlier`, how many, and the microseconds that they took.
     fn work(&self, earlier: Option<&Counted>, (list, name): (&str, &str)) -> Vec<(Value, u64, f64)> {
         let of = |row: &Value| (row["requests"].as_u64().unwrap_or(0), row["time_us"].as_f64().unwrap_or(0.0));
@@ -137,11 +153,17 @@ impl Counted {
             let row = |(of, requests, micros)| json!({ name: of, "requests": requests, "time_us": micros });
             self.work(earlier, (list, name)).into_iter().map(row).collect()
         };
+        let others = |list| {
+            let (requests, micros) = self.others(earlier, list);
+            json!({ "requests": requests, "time_us": micros })
+        };
         json!({
             "seconds": earlier.map(|earlier| self.at.saturating_duration_since(earlier.at).as_secs_f64()),
             "operations": operations.collect::<Vec<_>>(),
             "processes": work("processes", "pid"),
             "clients": work("clients", "address"),
+            "other_processes": others("processes"),
+            "other_clients": others("clients"),
         })
     }
 }
