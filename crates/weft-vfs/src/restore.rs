@@ -32,6 +32,7 @@ pub use usage::{Usage, UsageBelow, usage_below};
 use crate::observe::Change;
 use crate::state::State;
 use crate::volume::Vfs;
+use newest::Deleted;
 use path::VolumePath;
 use plan::Plan;
 use rows::Rows;
@@ -123,11 +124,12 @@ impl Vfs {
     fn plan_and_apply(&self, request: &RestoreRequest) -> Restoring<RestoreReport> {
         let path = VolumePath::parse(&request.path)?;
         // Without the turn to commit: it may take long to find.
-        let moment = match &request.at {
-            Some(moment) => moment.clone(),
+        let (moment, deleted) = match &request.at {
+            Some(moment) => (moment.clone(), Deleted::AtPath),
             None => {
                 self.commit_durably()?;
-                Moment::Commit(newest::commit_with(&*self.store, &path)?)
+                let (commit, deleted) = newest::commit_with(&*self.store, &path)?;
+                (Moment::Commit(commit), deleted)
             }
         };
         let mut held_back = None;
@@ -139,7 +141,7 @@ impl Vfs {
             let op = self.state.lock().tree.counters.op;
             self.commit_pending(&mut turn, op)?;
             let then = moment.past_commit(&*self.store, self.now())?;
-            let plan = plan::make(self, request, &path, then)?;
+            let plan = plan::make(self, request, (&path, &deleted), then)?;
             if request.is_rehearsal {
                 return Ok(plan.report);
             }

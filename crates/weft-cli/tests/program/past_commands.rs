@@ -185,6 +185,22 @@ fn deleted(place: &Place, directory: &str) -> Vec<(String, Option<u64>)> {
     names
 }
 
+/// The last content, which lay elsewhere, and what was never there.
+#[test]
+fn what_the_list_tells_is_brought_back_though_its_directory_was_moved() {
+    on_each_engine(&[], |place, _| {
+        keep(place);
+        step(place, "mkdir docs && echo draft >docs/text && echo only >docs/only");
+        step(place, "mv docs papers && echo final >papers/text");
+        step(place, "mv papers docs && rm docs/text");
+        place.weft(&["undelete", "m/docs/text"]).well();
+        assert_eq!(place.sh("cat docs/text").well(), "final\n");
+        step(place, "mv docs texts && rm texts/only");
+        place.weft(&["undelete", "m/texts/only"]).well();
+        assert_eq!(place.sh("cat texts/only; rm -r texts").well(), "only\n");
+    });
+}
+
 #[test]
 fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
     on_each_engine(&[], |place, volume| {

@@ -1,4 +1,4 @@
-//! The last kept commit that has a path.
+//! The last kept commit that has a path, or had the same in the directory that is at its end now.
 
 use super::path::{VolumePath, shown};
 use super::rows::Rows;
@@ -6,7 +6,7 @@ use super::{Restoring, refused};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
 use std::ops::Range;
-use weft_store::{CommitNo, Cookie, Ino, InodeRow, KeptCommits, Kind, Name, Store, no_history};
+use weft_store::{CommitNo, Cookie, Ino, InodeRow, KeptCommits, Kind, Name, NameRow, Store, no_history};
 
 /// Versions of a directory that are read at once.
 const VERSIONS_READ: usize = 256;
@@ -27,15 +27,34 @@ const EMPTYING_MAX: usize = 256;
 /// ten seconds where programs sync often.
 const BETWEEN: i64 = 15_000_000_000;
 
-/// Finds the last kept commit that has `path` whole. Refused if there is none.
+/// Something that was deleted, by the way to it.
+pub(super) enum Deleted {
+    /// It was at the path.
+    AtPath,
+    /// It was in this directory, which lay elsewhere then and is on the path now.
+    In(Ino),
+}
+
+impl Deleted {
+    /// Its entry in `rows`, by its `path`.
+    pub(super) fn entry(&self, rows: Rows<'_>, path: &VolumePath) -> weft_store::Result<Option<NameRow>> {
+        match (self, path.split()) {
+            (Deleted::In(directory), Some((_, name))) => rows.name(*directory, name),
+            (Deleted::AtPath | Deleted::In(_), _) => rows.entry(path.names()),
+        }
+    }
+}
+
+/// Finds the last kept commit that has `path` whole, or what its directory had of that name where
+/// it lay before. Refused if there is none.
 ///
 /// The removal of a directory with much in it takes several commits, each of which leaves less. The
 /// one before them is meant, but not one before something that stayed was changed.
-pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<CommitNo> {
-    let last = last_with(store, path)?;
-    let Some(entry) = Rows::new(store, last).entry(path.names())? else { return Ok(last) };
+pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<(CommitNo, Deleted)> {
+    let (last, deleted) = last_deleted(store, path)?;
+    let Some(entry) = deleted.entry(Rows::new(store, last), path)? else { return Ok((last, deleted)) };
     if entry.kind != Kind::Directory {
-        return Ok(last);
+        return Ok((last, deleted));
     }
     let (mut whole, mut names, mut at) = (last, names_below(store, last, entry.ino)?, last);
     let time = |commit: CommitNo| -> Restoring<Option<i64>> { Ok(store.commit_row(commit)?.map(|row| row.time.0)) };
@@ -46,7 +65,7 @@ pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<Com
         if now.saturating_sub(made) > BETWEEN || !store.is_kept(before)? {
             break;
         }
-        let is_it = Rows::new(store, before).entry(path.names())?.is_some_and(|found| found.ino == entry.ino);
+        let is_it = deleted.entry(Rows::new(store, before), path)?.is_some_and(|found| found.ino == entry.ino);
         if !is_it {
             break;
         }
@@ -59,7 +78,31 @@ pub(super) fn commit_with(store: &dyn Store, path: &VolumePath) -> Restoring<Com
         }
         at = before;
     }
-    Ok(whole)
+    Ok((whole, deleted))
+}
+
+/// Finds the last kept commit that has something at `path`, or had it in the directory that is on
+/// the path now, whichever is later.
+fn last_deleted(store: &dyn Store, path: &VolumePath) -> Restoring<(CommitNo, Deleted)> {
+    let mut search = Search::begin(store)?;
+    let all = search.all();
+    let at_path = search.find(Ino::ROOT, path.names(), all.clone())?;
+    let now = Rows::new(store, search.kept.last());
+    if let Some((way, name)) = path.split()
+        && let Some(directory) = now.entry(way)?.filter(|entry| entry.kind == Kind::Directory)
+        && let Some(last) = search.find(directory.ino, std::slice::from_ref(name), all)?
+        && at_path.is_none_or(|at_path| last > at_path)
+    {
+        // Its number may have been another one's.
+        let [then, now] = [Rows::new(store, last), now].map(|rows| rows.existing(directory.ino));
+        if then?.generation == now?.generation {
+            return Ok((last, Deleted::In(directory.ino)));
+        }
+    }
+    match at_path {
+        Some(commit) => Ok((commit, Deleted::AtPath)),
+        None => refused(format!("no commit that is kept has {}", shown(path.names()))),
+    }
 }
 
 /// True if something that has one of `names` was changed after `before` up to `at`, by more than

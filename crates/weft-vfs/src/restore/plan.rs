@@ -1,5 +1,6 @@
 //! The plan of a restoration: which inodes change, come and go.
 
+use super::newest::Deleted;
 use super::numbers::{Mapped, Numbers, Origin};
 use super::path::{VolumePath, shown};
 use super::report::{Effect, OUTSIDE_MAX, RestoreReport};
@@ -33,10 +34,16 @@ struct Place {
     only: Vec<Name>,
 }
 
-/// Plans what `request` wishes for, of `path` as of commit `then`.
-pub(super) fn make(vfs: &Vfs, request: &RestoreRequest, path: &VolumePath, then: CommitNo) -> Restoring<Plan> {
+/// Plans what `request` wishes for, of a path as of commit `then`, where that is found as `deleted`
+/// says.
+pub(super) fn make(
+    vfs: &Vfs,
+    request: &RestoreRequest,
+    (path, deleted): (&VolumePath, &Deleted),
+    then: CommitNo,
+) -> Restoring<Plan> {
     let (now, then) = (vfs.present_rows()?, vfs.past_rows(then));
-    let place = find_place(request, path, now, then)?;
+    let place = find_place(request, (path, deleted), now, then)?;
     let mut past = Subtree::read(then, place.then.0, &place.only)?;
     let present = match (&place.now, &place.entry) {
         (Some(entry), _) => Subtree::read(now, entry.ino, &[])?,
@@ -105,12 +112,17 @@ fn leave_forgotten(
 }
 
 /// Finds the place, then and now.
-fn find_place(request: &RestoreRequest, path: &VolumePath, now: Rows<'_>, then: Rows<'_>) -> Restoring<Place> {
+fn find_place(
+    request: &RestoreRequest,
+    (path, deleted): (&VolumePath, &Deleted),
+    now: Rows<'_>,
+    then: Rows<'_>,
+) -> Restoring<Place> {
     let target = match &request.target {
         Target::Elsewhere(to) => VolumePath::parse(to)?,
         Target::Place | Target::EmptyPlace { .. } => path.clone(),
     };
-    let wanted = match then.entry(path.names())? {
+    let wanted = match deleted.entry(then, path)? {
         Some(entry) => (entry.ino, entry.kind),
         None if path.names().is_empty() => (Ino::ROOT, Kind::Directory),
         None => return refused(format!("{} was not there at commit {}", shown(path.names()), then.commit.0)),
