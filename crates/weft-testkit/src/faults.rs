@@ -9,9 +9,10 @@ use weft_digest::Digest;
 use weft_store::log::OperationLog;
 use weft_store::memory::MemoryStore;
 use weft_store::{
-    Batch, BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Error, ErrorKind, Header,
-    History, Ino, InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, PastStore, Pin, Place, ReadMode, Result,
-    RoundTrips, RowStore, Space, Span, Store, Timestamp, Transaction, VolumeOptions,
+    Batch, BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Error, ErrorKind, ExtentKey,
+    Header, History, Ino, InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, PastContent, PastExtent,
+    PastStore, Pin, Place, ReadMode, Result, RoundTrips, RowStore, Space, Span, Store, Timestamp, Transaction,
+    VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make
@@ -331,6 +332,16 @@ impl PastStore for CrashStore {
     fn xattrs_at(&self, commit: CommitNo, ino: Ino) -> Result<Vec<(Name, Vec<u8>)>> {
         self.call(Calls::All)?;
         self.live.xattrs_at(commit, ino)
+    }
+
+    fn past_extents(&self, after: ExtentKey, limit: usize) -> Result<Vec<PastExtent>> {
+        self.call(Calls::All)?;
+        self.live.past_extents(after, limit)
+    }
+
+    fn past_contents(&self, after: (Ino, CommitNo), limit: usize) -> Result<Vec<PastContent>> {
+        self.call(Calls::All)?;
+        self.live.past_contents(after, limit)
     }
 
     fn digest_at(&self, commit: CommitNo, ino: Ino) -> Result<Option<Digest>> {

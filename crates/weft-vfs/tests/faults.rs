@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_store::log::{IntentLog, Sync};
 use weft_store::memory::MemoryStore;
+use weft_store::sqlite;
 use weft_store::{
-    Batch, CommitStore, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, PastStore, RowStore,
+    Batch, CommitStore, Durability, ErrorKind as StoreErrorKind, InodeChange, InodeRow, PastStore, RowStore, Timestamp,
     VolumeOptions,
 };
 use weft_testkit::{Calls, CrashStore, Driver, Faults, Means, Step, operations};
@@ -231,7 +232,10 @@ fn history_makes_room_for_a_commit_that_found_none() {
 /// rest.
 #[test]
 fn the_first_request_refused_for_want_of_room_names_the_snapshot_that_keeps_it() {
-    let store = store();
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("volume");
+    sqlite::create(&path, &VolumeOptions::default(), (0, 0), Timestamp(0)).expect("made");
+    let store = Arc::new(CrashStore::over(sqlite::open(&path).expect("opens").store));
     let vfs = open(&store, None, options());
     vfs.keep_history("all forever", None).expect("kept");
     let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", FILE).expect("made").ino;
@@ -242,7 +246,15 @@ fn the_first_request_refused_for_want_of_room_names_the_snapshot_that_keeps_it()
     vfs.create_snapshot("keeper", None).expect("taken");
     store.set_bytes_free(0);
     vfs.statfs().expect("told");
+    // The present has all that it has.
     assert_eq!(vfs.write(ino, 0, &[99; 10_000], false).expect_err("full").kind(), ErrorKind::NoSpace);
+    assert_eq!(vfs.stats().no_room, None);
+    store.set_bytes_free(1 << 30);
+    vfs.write(ino, 0, &[99; 10_000], false).expect("written");
+    vfs.sync().expect("committed");
+    store.set_bytes_free(0);
+    vfs.statfs().expect("told");
+    assert_eq!(vfs.write(ino, 0, &[100; 10_000], false).expect_err("full").kind(), ErrorKind::NoSpace);
     let why = vfs.stats().no_room.expect("noted");
     assert!(why.contains("snapshot 'keeper' keeps all of the history that there is"), "{why}");
 }

@@ -15,6 +15,9 @@ use weft_tree::Result;
 /// Versions that are read at once.
 const VERSIONS: usize = 1 << 8;
 
+/// Steps of a count that somebody waits for.
+const STEPS_MAX: usize = 64;
+
 /// Time between two counts, in nanoseconds.
 const COUNT_EVERY: i64 = 10_000_000_000;
 
@@ -162,7 +165,7 @@ impl Vfs {
         let pins = self.store.pins()?.into_iter().filter(|pin| pin.kind == PinKind::Snapshot).collect::<Vec<_>>();
         let name = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let named = pins.iter().take(NAMED_MAX).map(|pin| format!("'{}'", name(&pin.name))).collect::<Vec<_>>();
-        if named.is_empty() {
+        if named.is_empty() || !self.do_snapshots_hold_any()? {
             return Ok(());
         }
         let more = pins.len() - named.len();
@@ -179,6 +182,17 @@ impl Vfs {
         }
         yielding.no_room = Some((why, free));
         Ok(())
+    }
+
+    /// True if snapshots hold bytes that the present has not, or there is too much to count.
+    fn do_snapshots_hold_any(&self) -> Result<bool> {
+        let Some(mut count) = PastCount::begin(&*self.store, Counted::All)? else { return Ok(false) };
+        for _ in 0..STEPS_MAX {
+            if !count.step(&*self.store, VERSIONS)? {
+                return Ok(count.end(&*self.store)?.all().pinned > 0);
+            }
+        }
+        Ok(true)
     }
 
     /// The reason that there is no room, if that is so while so many bytes are `free`.
