@@ -1,12 +1,25 @@
 //! Damaged bytes of files, as findings: blocks that follow one another are one range, and each file
 //! is named, however many ranges others have.
 
-use crate::error::Result;
+use super::read::sql;
+use crate::Name;
+use crate::error::{Error, Result};
 use crate::finding::{Finding, Outcome, Subject};
+use crate::row::Ino;
+use crate::store::path_to;
+use rusqlite::{Connection, OptionalExtension, Row};
 use std::ops::Range;
 
 /// Most ranges of one file that are reported; the rest are only counted.
 const RANGES_MAX: usize = 100;
+
+/// Versions that earlier commits alone have, of which the paths are told: all names that are gone
+/// are looked at for each.
+const PATHS_MAX: usize = 16;
+
+fn failed(source: rusqlite::Error) -> Error {
+    Error::Sqlite { what: "cannot tell which files are damaged", source }
+}
 
 /// Reasons for blocks whose segment file is missing, or ends before them.
 pub(super) const LOST: &str = "lies in a segment file that is missing";
@@ -115,16 +128,35 @@ impl DamagedPast {
         }
     }
 
-    /// The findings; `path` tells that of an inode.
-    pub(super) fn findings(self, path: impl Fn(i64) -> Result<Vec<u8>>) -> Result<Vec<Finding>> {
-        let finding = |version: DamagedVersions| {
+    /// The findings, with the paths that the files had.
+    pub(super) fn findings(self, connection: &Connection) -> Result<Vec<Finding>> {
+        let finding = |(number, version): (usize, DamagedVersions)| {
             let (first, last) = (version.commits.start, version.commits.end - 1);
             let blocks = of_blocks(version.block, version.others, &version.why);
             let what = format!("as of commits {first} to {last}, and only then: {blocks}");
-            Ok(Finding::new(Some(path(version.ino)?), what, Outcome::Damaged).about(Subject::Past))
+            let path = match number < PATHS_MAX {
+                true => path_at(connection, version.ino, last)?,
+                false => format!("#{}", version.ino).into_bytes(),
+            };
+            Ok(Finding::new(Some(path), what, Outcome::Damaged).about(Subject::Past))
         };
-        self.versions.into_iter().map(finding).collect()
+        self.versions.into_iter().enumerate().map(finding).collect()
     }
+}
+
+/// Returns the path of `ino` as of `commit`; `#` and the number of the first on the way that has no
+/// name. Looks at all names that are gone, as none is found by inode.
+fn path_at(connection: &Connection, ino: i64, commit: i64) -> Result<Vec<u8>> {
+    let names = "SELECT parent, name FROM naming WHERE ino = ?1 AND since <= ?2 UNION ALL \
+                 SELECT parent, name FROM naming_history WHERE ino = ?1 AND since <= ?2 AND until > ?2 LIMIT 1";
+    path_to(Ino(ino.unsigned_abs()), |ino| {
+        let name = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?));
+        let mut statement = connection.prepare_cached(names).map_err(failed)?;
+        let found = statement.query_row((sql(ino.0), commit), name).optional().map_err(failed)?;
+        // A name that is none is damage of its own.
+        let named = found.and_then(|(parent, name)| Some((Ino(parent.unsigned_abs()), Name::new(&name).ok()?)));
+        Ok(named.into_iter().collect())
+    })
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ impl Scrub<'_> {
                 past.add(number(0)?, number(1)?..number(2)?, block, why);
             }
         }
-        past.findings(|ino| self.path(Ino(ino.unsigned_abs())))
+        past.findings(&self.connection)
     }
 
     /// The reason that the bytes of a block are not those that were written.

@@ -134,7 +134,7 @@ impl Checker<'_> {
                 damaged.add(number(0)?, number(1)?..number(2)?, number(3)?, &why);
             }
         }
-        let findings = damaged.findings(|ino| self.path(ino, None))?;
+        let findings = damaged.findings(&self.connection)?;
         self.findings.extend(findings);
         Ok(())
     }
