@@ -15,7 +15,7 @@ INSTALL_TOOL := CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --de
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests install uninstall clean packages tools
+.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests deb install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -42,6 +42,7 @@ packages:
 tools: cargo
 	@test -x $(TOOLS)/bin/pjdfstest || $(INSTALL_TOOL) pjdfstest@0.2.2
 	@test -x $(TOOLS)/bin/fsx || $(INSTALL_TOOL) fsx@0.3.2
+	@test -x $(TOOLS)/bin/cargo-deb || $(INSTALL_TOOL) cargo-deb@3.8.0
 	@tests/install-languages $(TOOLS)
 
 ## test       install what the tests need, run them all, end with a summary
@@ -188,7 +189,7 @@ install:
 	@for file in $(WEFT) target/release/libweft.so target/release/libweft.a; do \
 	    test -f $$file || { echo "$$file is missing: run make build first, as the user who has cargo" >&2; exit 1; }; done
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/debug \
-	    $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR) \
+	    $(DESTDIR)$(PREFIX)/share/man $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(SBINDIR) \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 # The program without its debug information, which debuggers find beside it.
 	objcopy --only-keep-debug --compress-debug-sections $(WEFT) $(DESTDIR)$(PREFIX)/lib/debug/weft.debug
@@ -198,24 +199,31 @@ install:
 	chmod 755 $(DESTDIR)$(PREFIX)/bin/weft.new
 	mv -f $(DESTDIR)$(PREFIX)/bin/weft.new $(DESTDIR)$(PREFIX)/bin/weft
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include include/weft_stage.h include/weft.h
-	$(WEFT) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	$(WEFT) man --dir $(DESTDIR)$(PREFIX)/share/man
 	$(WEFT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weft
 	$(WEFT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weft
 	$(WEFT) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weft.fish
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	for unit in packaging/systemd/*; do sed 's|@PREFIX@|$(PREFIX)|' $$unit > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}; done
 	for helper in $(HELPERS); do ln -sf $(PREFIX)/bin/weft $(DESTDIR)$(SBINDIR)/$$helper; done
-	install -m 644 target/release/libweft.so $(DESTDIR)$(PREFIX)/lib/libweft.so.0
-	strip --strip-unneeded $(DESTDIR)$(PREFIX)/lib/libweft.so.0
+	install -m 644 target/release/libweft.so $(DESTDIR)$(PREFIX)/lib/libweft.so.$(VERSION)
+	strip --strip-unneeded $(DESTDIR)$(PREFIX)/lib/libweft.so.$(VERSION)
+	ln -sf libweft.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libweft.so.0
 	ln -sf libweft.so.0 $(DESTDIR)$(PREFIX)/lib/libweft.so
 	install -m 644 target/release/libweft.a $(DESTDIR)$(PREFIX)/lib/libweft.a
 	strip --strip-debug $(DESTDIR)$(PREFIX)/lib/libweft.a
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/weft-c/weft.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/weft.pc
 
+## deb        Debian packages of what was built, in target/debian (needs dpkg-dev)
+deb: build
+	@test -x $(TOOLS)/bin/cargo-deb || $(INSTALL_TOOL) cargo-deb@3.8.0
+	packaging/deb target/release target/debian
+
 ## uninstall  what install put there
 uninstall:
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/weft lib/debug/weft.debug lib/libweft.so lib/libweft.so.0 lib/libweft.a \
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/,bin/weft lib/debug/weft.debug lib/libweft.so lib/libweft.so.0 lib/libweft.so.$(VERSION) lib/libweft.a \
 	    lib/pkgconfig/weft.pc include/weft.h include/weft_stage.h share/man/man1/weft.1 share/man/man1/weft-*.1 \
+	    share/man/man7/weft-networks.7 $(addprefix share/man/man8/,$(addsuffix .8,$(HELPERS))) \
 	    share/bash-completion/completions/weft share/zsh/site-functions/_weft share/fish/vendor_completions.d/weft.fish \
 	    $(addprefix lib/systemd/system/,$(notdir $(wildcard packaging/systemd/*)))) \
 	    $(addprefix $(DESTDIR)$(SBINDIR)/,$(HELPERS))

@@ -30,6 +30,9 @@ typedef struct weft_place weft_place;
 typedef struct weft_sender weft_sender;
 typedef struct weft_receiver weft_receiver;
 
+/* The version of the library that the program runs with, such as "0.1.0". Libraries of one name (libweft.so.0) have all functions that older ones of it have. */
+const char *weft_version(void);
+
 /* Files */
 
 /* Opens a file for reading. Errors: those of open(2). */

@@ -9,6 +9,7 @@
 mod channels;
 mod files;
 mod ropes;
+mod version;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

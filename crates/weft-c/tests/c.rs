@@ -77,6 +77,7 @@ fn every_call_keeps_its_word() {
             "-Wpedantic",
             "-Werror",
             "-g",
+            concat!("-DEXPECTED_VERSION=\"", env!("CARGO_PKG_VERSION"), "\""),
             "-I",
         ]);
         command.arg(prefix.join("include")).arg("-o").arg(&program).arg(&source).arg("-L").arg(prefix.join("lib"));

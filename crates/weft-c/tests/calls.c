@@ -20,6 +20,10 @@ static int is(const weft_rope *rope, const char *text) {
     return length == strlen(text) && memcmp(weft_rope_map(rope), text, length) == 0;
 }
 
+static void version(void) {
+    CHECK(strcmp(weft_version(), EXPECTED_VERSION) == 0);
+}
+
 static void ropes(void) {
     size_t length = 7;
     weft_rope *one = weft_rope_of("one ", 4), *two = weft_rope_of("two", 3), *none = weft_rope_of(NULL, 0);
@@ -124,6 +128,7 @@ static void channels(void) {
 
 int main(int argc, char **argv) {
     CHECK(argc == 2);
+    version();
     ropes();
     files(argv[1]);
     channels();

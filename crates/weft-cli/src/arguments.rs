@@ -357,7 +357,7 @@ pub enum Command {
     /// Exit code 0: done. 1: they could not be written.
     #[command(after_long_help = examples::MAN)]
     Man {
-        /// Write one page for each command into this directory
+        /// Write all pages below this directory, in man1, man7 and man8
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },

@@ -244,7 +244,7 @@ Examples:
 pub const MAN: &str = "\
 Examples:
     weft man
-    weft man --dir /usr/local/share/man/man1";
+    weft man --dir /usr/local/share/man";
 
 #[cfg(test)]
 mod tests {

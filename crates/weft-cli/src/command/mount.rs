@@ -1,7 +1,7 @@
 //! `weft mount`.
 
 mod dead;
-mod options;
+pub mod options;
 mod remount;
 
 use self::dead::Dead;

@@ -1,5 +1,9 @@
 //! `weft completions` and `weft man`: made from the definitions that parse the arguments.
 
+mod markdown;
+mod others;
+
+use super::mount::options::is_option;
 use crate::arguments::Arguments;
 use crate::output;
 use anyhow::{Context, Result, ensure};
@@ -17,19 +21,34 @@ pub fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the page of the program, or writes one for each command into `directory`.
+/// Prints the page of the program, or writes all pages below `directory`, by their sections.
 pub fn man(directory: Option<&Path>) -> Result<ExitCode> {
     match directory {
         Some(directory) => {
             let mut program = Arguments::command().disable_help_subcommand(true);
             program.build();
             ensure!(directory.is_dir(), "there is no directory {}; make it first", directory.display());
-            write_pages(program, directory)
+            write_all(program, directory)
                 .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
         }
         None => output::write(&page(Arguments::command())?),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes all pages below `directory`.
+fn write_all(program: clap::Command, directory: &Path) -> io::Result<()> {
+    let [commands, conventions, administration] = ["man1", "man7", "man8"].map(|section| directory.join(section));
+    for section in [&commands, &conventions, &administration] {
+        std::fs::create_dir_all(section)?;
+    }
+    std::fs::write(conventions.join("weft-networks.7"), others::networks())?;
+    let helper = program.find_subcommand("mount").map(|mount| others::helper(mount, is_option));
+    std::fs::write(administration.join("mount.weft.8"), helper.unwrap_or_default())?;
+    for name in ["mount.fuse.weft", "umount.weft", "umount.fuse.weft"] {
+        std::fs::write(administration.join(format!("{name}.8")), ".so man8/mount.weft.8\n")?;
+    }
+    write_pages(program, &commands)
 }
 
 /// Writes the page of `command`, and those of its commands.
@@ -44,16 +63,30 @@ fn write_pages(command: clap::Command, directory: &Path) -> io::Result<()> {
 /// Beginning of the last sentences of a command's help, about its exit codes.
 const EXIT_CODES: &str = "Exit code ";
 
+/// Commands whose pages name environment variables and files.
+const OF_DAEMONS: &[&str] = &["weft", "weft mount", "weft serve"];
+
 /// Pages on commands that belong together.
 const RELATED: &[&[&str]] = &[
-    &["weft-mount", "weft-umount", "weft-serve", "weft-status", "weft-sync", "weft-stats", "mount", "fstab"],
+    &[
+        "weft-mount",
+        "weft-umount",
+        "weft-serve",
+        "weft-status",
+        "weft-sync",
+        "weft-stats",
+        "weft-stop",
+        "mount.weft",
+        "mount",
+        "fstab",
+    ],
     &["weft-init", "weft-info", "weft-convert", "weft-upgrade"],
     &["weft-check", "weft-scrub", "weft-log"],
     &["weft-history", "weft-log", "weft-mount", "weft-export"],
     &["weft-import", "weft-export"],
     &["weft-digest", "weft-diff", "weft-prove", "weft-verify-proof"],
     &["weft-keygen", "weft-sign", "weft-verify"],
-    &["weft-link", "weft-net", "weft-run", "weft-pipe", "weft-stages"],
+    &["weft-link", "weft-net", "weft-run", "weft-pipe", "weft-stages", "weft-networks"],
     &["weft-cat", "weft-grep", "weft-wc", "weft-sum", "weft-permute", "weft-stages"],
 ];
 
@@ -87,6 +120,9 @@ fn page(mut command: clap::Command) -> io::Result<Vec<u8>> {
     if !codes.is_empty() {
         page.extend(format!(".SH \"EXIT STATUS\"\n{}\n", codes.replace('-', "\\-")).into_bytes());
     }
+    if OF_DAEMONS.contains(&name.as_str()) {
+        page.extend([others::environment(), others::files()].concat().into_bytes());
+    }
     if has_examples {
         // clap_mangen calls the text after the options EXTRA.
         let mut examples = Vec::new();
@@ -98,14 +134,15 @@ fn page(mut command: clap::Command) -> io::Result<Vec<u8>> {
     if has_version {
         man.render_version_section(&mut page)?;
     }
-    Ok(page)
+    Ok(markdown::in_ascii(&String::from_utf8(page).map_err(io::Error::other)?).into_bytes())
 }
 
 /// Returns the section that names other pages than that called `name`.
 fn see_also(name: &str) -> String {
     let related = RELATED.iter().filter(|pages| pages.contains(&name)).flat_map(|pages| pages.iter());
     let pages = ["weft"].iter().chain(related).filter(|page| **page != name).map(|page| match *page {
-        "mount" => "\\fBmount\\fR(8)".to_owned(),
+        "mount" | "mount.weft" => format!("\\fB{page}\\fR(8)"),
+        "weft-networks" => "\\fBweft\\-networks\\fR(7)".to_owned(),
         "fstab" => "\\fBfstab\\fR(5)".to_owned(),
         page => format!("\\fB{}\\fR(1)", page.replace('-', "\\-")),
     });

@@ -29,14 +29,14 @@ fn every_command_is_in_the_help_and_has_help_and_a_manual_page() {
     for command in COMMANDS {
         assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command}");
         assert!(place.weft(&[command, "--help"]).well().contains("Usage: weft"));
-        assert!(place.path(format!("pages/weft-{command}.1")).is_file(), "{command}");
+        assert!(place.path(format!("pages/man1/weft-{command}.1")).is_file(), "{command}");
     }
     assert!(place.weft(&["man"]).well().starts_with(".ie"));
-    for page in std::fs::read_dir(place.path("pages")).unwrap() {
+    for page in std::fs::read_dir(place.path("pages/man1")).unwrap() {
         let page = std::fs::read_to_string(page.unwrap().path()).unwrap();
         assert!(!page.contains("EXTRA") && !page.contains("Examples:"), "{page}");
     }
-    let page = std::fs::read_to_string(place.path("pages/weft-umount.1")).unwrap();
+    let page = std::fs::read_to_string(place.path("pages/man1/weft-umount.1")).unwrap();
     for words in [
         ".SH SYNOPSIS\nweft umount [OPTIONS] <DIRECTORY>\n",
         ".SH \"EXIT STATUS\"\nExit code 0: ",
@@ -44,7 +44,23 @@ fn every_command_is_in_the_help_and_has_help_and_a_manual_page() {
     ] {
         assert!(page.contains(words), "no {words} in {page}");
     }
-    assert!(std::fs::read_to_string(place.path("pages/weft-init.1")).unwrap().contains(".SH EXAMPLES\n"));
+    assert!(std::fs::read_to_string(place.path("pages/man1/weft-init.1")).unwrap().contains(".SH EXAMPLES\n"));
+}
+
+#[test]
+fn pages_of_daemons_tell_variables_and_files_and_others_have_pages_too() {
+    let place = Place::new();
+    place.directory("pages");
+    place.weft(&["man", "--dir", "pages"]).well();
+    let page = |name: &str| std::fs::read_to_string(place.path(format!("pages/{name}"))).unwrap();
+    let helper = page("man8/mount.weft.8");
+    for words in
+        ["\\fBcommit\\-interval\\fR=\\fISECONDS\\fR\n", ".SH ENVIRONMENT\n", "\\fBWEFT_LOG\\fR\n", ".SH FILES\n"]
+    {
+        assert!(helper.contains(words), "no {words} in {helper}");
+    }
+    assert!(page("man1/weft-serve.1").contains(".SH ENVIRONMENT\n"));
+    assert!(page("man7/weft-networks.7").contains(".SH \"GRAMMAR\"\n"));
 }
 
 #[test]

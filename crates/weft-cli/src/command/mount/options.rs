@@ -197,6 +197,11 @@ const VALUES: &[Valued] = &[
     ("tls-clients", |arguments, name, value| set(&mut arguments.served.tls_clients, Some(path(name, value)?))),
 ];
 
+/// True if `name` is an option of Weft's own.
+pub fn is_option(name: &str) -> bool {
+    FLAGS.iter().any(|(flag, _)| *flag == name) || VALUES.iter().any(|(option, _)| *option == name)
+}
+
 /// Sets an argument. Never fails.
 #[expect(clippy::unnecessary_wraps, reason = "the table has functions that may fail")]
 fn set<T>(argument: &mut T, value: T) -> Result<()> {
