@@ -3,6 +3,7 @@
 use crate::command::stats::dead_among;
 use crate::{mounted, named, shown};
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -130,8 +131,16 @@ pub fn serving(named: &Path) -> Option<String> {
 }
 
 /// Adds the address to a message `told` about an `error`, if a volume cannot be had as a daemon of
-/// this user serves it.
+/// this user serves it; and the mount whose daemon has ended, if the kernel says no more of it.
 pub fn explain(error: &anyhow::Error, told: String) -> String {
+    if error.chain().any(is_of_dead_mount) {
+        let places = mounted::of_this_user().into_iter().map(|(_, place)| place).collect();
+        let dead = dead_among(places).into_iter().next();
+        return told
+            + &dead.map_or_else(String::new, |place| {
+                format!("; {}", mounted::dead(&format!("the daemon of {}", shown::path(&place)), &place))
+            });
+    }
     let in_use = error.chain().find_map(|error| match error.downcast_ref::<weft_store::Error>() {
         Some(weft_store::Error::Locked(in_use)) => Some(in_use),
         _ => None,
@@ -142,6 +151,13 @@ pub fn explain(error: &anyhow::Error, told: String) -> String {
         return told;
     };
     told.replace(&in_use.to_string(), &format!("{} is {served}", in_use.volume().display()))
+}
+
+/// True if `error` is the kernel's answer for a mount whose daemon has ended.
+fn is_of_dead_mount(error: &(dyn std::error::Error + 'static)) -> bool {
+    let of_kernel = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+    let of_call = error.downcast_ref::<Errno>().map(|errno| errno.raw_os_error());
+    of_kernel.or(of_call) == Some(Errno::NOTCONN.raw_os_error())
 }
 
 fn served(daemon: &Running) -> Option<String> {

@@ -163,6 +163,10 @@ pub fn present_volume(named: &Path) -> Result<PathBuf> {
         let (place, volume) = (shown::path(named), shown::path(&volume));
         bail!("{place} shows volume {volume} as of commit {commit}, in the past; name the volume itself");
     }
+    if volume != named && Location::parse(&volume).is_ok_and(|at| at.path().is_some_and(|path| !path.exists())) {
+        let (place, volume) = (shown::path(named), shown::path(&volume));
+        bail!("volume {volume}, which is mounted at {place}, is not there any more: move it back where it was");
+    }
     Ok(volume)
 }
 

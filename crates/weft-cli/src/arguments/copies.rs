@@ -78,7 +78,7 @@ pub struct Send {
     /// Only send what changed since this moment
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub from: Option<Moment>,
-    /// Also send the snapshots before that moment, and since --from if that is given
+    /// Also send the snapshots up to that moment, and since --from if that is given
     #[arg(long)]
     pub snapshots: bool,
     /// Encrypt the stream for this public key of age(1), age:age1…; may be given several times:

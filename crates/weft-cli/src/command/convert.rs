@@ -38,13 +38,13 @@ fn convert(arguments: &Convert) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         (Location::Files(_), Some(new), ..) if matches!(Location::parse(new)?, Location::Postgres(_)) => {
-            usage("from files to PostgreSQL a volume goes by 'weft export' and 'weft import'; links come as what they give".into())
+            usage("from files to PostgreSQL a volume goes by 'weft send' and 'weft receive'".into())
         }
         (Location::Files(volume), Some(new), Some(blocks), None) => {
             write_anew(&location, volume, new, blocks.into(), arguments.json)
         }
         (Location::Postgres(_), ..) => usage(
-            "a volume in PostgreSQL is converted in place with --layout; to files it goes by 'weft export' and 'weft import'; links come as what they give".into(),
+            "a volume in PostgreSQL is converted in place with --layout; to files it goes by 'weft send' and 'weft receive'".into(),
         ),
         (Location::Files(_), Some(_), None, None) => {
             usage("say where the blocks of the new volume are to lie: --blocks segments, or --blocks database".into())

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weft_attributes::Attribute;
 use weft_store::Location;
+use weft_vfs::Ino;
 
 /// Makes a volume commit.
 pub fn run(arguments: &Sync) -> Result<ExitCode> {
@@ -94,7 +95,15 @@ fn mount_of(path: &Path) -> Result<Option<PathBuf>> {
         return Ok(Some(path.canonicalize().or_else(|_| std::path::absolute(path))?));
     }
     match rustix::fs::stat(path) {
-        Ok(stat) if mounted::devices().contains(&stat.st_dev) => Ok(mounted::root_of(stat.st_dev)),
+        Ok(stat) if mounted::devices().contains(&stat.st_dev) => {
+            if weft_vfs::is_past(Ino(stat.st_ino)) {
+                bail!(
+                    "{} is in the past, of which nothing can be changed; name the directory in the present",
+                    shown::path(path)
+                );
+            }
+            Ok(mounted::root_of(stat.st_dev))
+        }
         Err(Errno::ACCESS) => bail!("no permission to look at {}", shown::path(path)),
         Ok(_) | Err(_) => Ok(None),
     }

@@ -167,10 +167,12 @@ pub(super) fn not_kept(store: &dyn Store, commit: CommitNo) -> Result<Error> {
     if commit > last {
         return Ok(not_there_yet(commit, last));
     }
-    Ok(Error::Unusable(format!(
-        "commit {} is not kept: all commits are kept from {} on; 'weft history' lists the earlier ones",
-        commit.0, history.first.0
-    )))
+    let earlier = match store.pins()?.iter().any(|pin| pin.commit < history.first) {
+        true => "all commits are kept from {} on; 'weft history' lists the earlier ones",
+        false => "history begins with commit {}",
+    };
+    let why = earlier.replace("{}", &history.first.0.to_string());
+    Ok(Error::Unusable(format!("commit {} is not kept: {why}", commit.0)))
 }
 
 /// The error of a commit that is later than the last one.
