@@ -2,13 +2,14 @@
 //!
 //! An inode of the past that has a name in the place now keeps its number. One that is gone gets
 //! its number back, with another generation: handles of the former one must not find it. One that
-//! lives elsewhere stays there, and the restored one gets a number that no inode ever had.
+//! lives elsewhere stays there, and the restored one gets a number that no inode ever had; unless
+//! the place has a copy of it already, as after the same restoration.
 
 use super::Restoring;
 use super::subtree::Subtree;
 use crate::volume::Vfs;
-use rustc_hash::FxHashMap;
-use weft_store::{Cookie, Generation, Ino};
+use rustc_hash::{FxHashMap, FxHashSet};
+use weft_store::{Cookie, Generation, Ino, NameRow};
 
 /// Bits of a generation; the uppermost one says something else to NFS.
 const GENERATION_BITS: u32 = 0x7fff_ffff;
@@ -22,6 +23,8 @@ pub(super) enum Origin {
     Back,
     /// It is new.
     New,
+    /// It is that of another inode, a copy that is there now and stays as it is.
+    Copy,
 }
 
 /// New numbers, reserved for one restoration.
@@ -59,7 +62,7 @@ impl Numbers {
     /// The generation of an inode whose number is of this `origin`, and which had `former` then.
     pub(super) fn generation(&self, origin: Origin, former: Generation) -> Generation {
         match origin {
-            Origin::Kept => former,
+            Origin::Kept | Origin::Copy => former,
             Origin::Back if self.back == former => (former + 1) & GENERATION_BITS,
             Origin::Back => self.back,
             Origin::New => self.new,
@@ -70,6 +73,8 @@ impl Numbers {
 /// The number that each inode of the past gets.
 pub(super) struct Mapped {
     map: FxHashMap<Ino, (Ino, Origin)>,
+    /// Copies that stay.
+    copies: FxHashSet<Ino>,
 }
 
 impl Mapped {
@@ -89,7 +94,7 @@ impl Mapped {
         let mut others = then.order.iter().filter(|ino| !is_kept(ino)).copied().collect::<Vec<_>>();
         others.sort_unstable();
         let elsewhere = if all_new { Vec::new() } else { alive(&others)? };
-        let elsewhere = elsewhere.into_iter().collect::<rustc_hash::FxHashSet<_>>();
+        let elsewhere = elsewhere.into_iter().collect::<FxHashSet<_>>();
         let mut map = FxHashMap::default();
         for ino in &then.order {
             let chosen = match () {
@@ -99,7 +104,37 @@ impl Mapped {
             };
             map.insert(*ino, chosen);
         }
-        Ok(Mapped { map })
+        Ok(Mapped { map, copies: FxHashSet::default() })
+    }
+
+    /// Has inodes of `then` that live elsewhere keep the copies that `now` has in their places;
+    /// `top` is the inode in the place itself, and `is_copy` tells whether one of `now` is one.
+    pub(super) fn keep_copies(
+        &mut self,
+        (then, now): (&Subtree, &Subtree),
+        top: Option<Ino>,
+        mut is_copy: impl FnMut(Ino, Ino) -> Restoring<bool>,
+    ) -> Restoring<()> {
+        let mut pairs = then.order.first().copied().zip(top).into_iter().collect::<Vec<_>>();
+        for directory in &then.order {
+            let (number, origin) = self.of(*directory);
+            if origin != Origin::Kept {
+                continue;
+            }
+            let present =
+                now.names_of(number).iter().map(|entry| (&entry.name, entry.ino)).collect::<FxHashMap<_, _>>();
+            let pair = |entry: &NameRow| Some((entry.ino, *present.get(&entry.name)?));
+            pairs.extend(then.names_of(*directory).iter().filter_map(pair));
+        }
+        for (ino, other) in pairs {
+            let is_alone = then.count(ino) == 1 && now.count(other) == 1;
+            let is_free = self.of(ino).1 == Origin::New && !self.map.contains_key(&other);
+            if is_alone && is_free && is_copy(ino, other)? {
+                self.map.insert(ino, (other, Origin::Copy));
+                self.copies.insert(other);
+            }
+        }
+        Ok(())
     }
 
     /// The number that `ino` of then gets, and its origin.
@@ -109,6 +144,6 @@ impl Mapped {
 
     /// True if inode `ino` of now is one of those.
     pub(super) fn keeps(&self, ino: Ino) -> bool {
-        self.map.get(&ino).is_some_and(|(_, origin)| *origin == Origin::Kept)
+        self.copies.contains(&ino) || self.map.get(&ino).is_some_and(|(_, origin)| *origin == Origin::Kept)
     }
 }

@@ -61,12 +61,19 @@ pub(super) fn make(
         return refused(format!("{why} ('weft history forget' or 'exclude')"));
     }
     leave_forgotten(&mut past, &forgotten, |ino| !all_new && present.inodes.contains_key(&ino), &mut report);
-    let mapped =
+    let mut mapped =
         Mapped::choose(&past, &present, &mut numbers, all_new, |others| Ok(now.inodes(others)?.into_keys().collect()))?;
+    let block_size = u64::from(vfs.block_size);
+    if !all_new {
+        let top = place.now.as_ref().map(|entry| entry.ino);
+        mapped.keep_copies((&past, &present), top, |ino, other| {
+            is_copy((then, &past.inodes[&ino].0), (now, &present.inodes[&other].0), block_size)
+        })?;
+    }
     let made = vfs.store.commit_row(then.commit)?;
     let made = made.map(|row| row.time);
     let mut planner = Planner {
-        block_size: u64::from(vfs.block_size),
+        block_size,
         now,
         then,
         past,
@@ -90,6 +97,31 @@ pub(super) fn make(
     refuse_too_much(vfs, &restoration)?;
     refuse_kept_lengths(vfs, &restoration)?;
     Ok(Plan { restoration, report })
+}
+
+/// True if a file that is there now has the content and attributes that another one had then.
+fn is_copy(
+    (then, before): (Rows<'_>, &InodeRow),
+    (now, after): (Rows<'_>, &InodeRow),
+    block_size: u64,
+) -> Restoring<bool> {
+    let same = InodeRow {
+        ino: after.ino,
+        generation: after.generation,
+        nlink: 1,
+        atime: after.atime,
+        ctime: after.ctime,
+        ..before.clone()
+    };
+    if before.kind == Kind::Directory || same != *after || then.xattrs(before)? != now.xattrs(after)? {
+        return Ok(false);
+    }
+    let of = |rows: Rows<'_>, row: &InodeRow| {
+        let blocks = rows.blocks(std::iter::once(row), block_size)?.remove(&row.ino).unwrap_or_default();
+        Ok::<_, RestoreError>(blocks)
+    };
+    let (dropped, put) = difference(&of(now, after)?, &of(then, before)?);
+    Ok(dropped.is_empty() && put.is_empty())
 }
 
 /// Leaves the files of `past` out that are `forgotten`, but for those that are there, and notes
@@ -345,6 +377,9 @@ impl Planner<'_> {
             row.size = entries.len() as u64;
             row.nlink = u32::try_from(directories + 2).unwrap_or(u32::MAX);
             row.parent = parent;
+        }
+        if origin == Origin::Copy {
+            return Ok(None);
         }
         if origin != Origin::Kept {
             let content = RestoredContent::Whole(self.blocks.then.get(&ino).cloned().unwrap_or_default());

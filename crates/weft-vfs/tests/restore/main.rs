@@ -239,6 +239,32 @@ fn a_hard_link_outside_sees_the_restored_content() {
 }
 
 #[test]
+fn the_same_restoration_again_changes_nothing() {
+    let mut volume = Volume::new();
+    volume.make("/d", DIRECTORY);
+    volume.put("/d/file", &[1; 100_000]);
+    volume.put("/d/small", b"then");
+    volume.link("/d/file", "/other");
+    volume.link("/d/small", "/more");
+    let then = volume.commit();
+    ["/d/file", "/d/small", "/d"].into_iter().for_each(|path| volume.remove(path));
+    volume.commit();
+    volume.restore("/d", then);
+    let copies = [volume.at("/d/file"), volume.at("/d/small")];
+    assert_ne!(copies[0], volume.at("/other"), "that one lives where it is");
+    let told = volume.try_restore("/d", then, Target::Place).expect("restored");
+    assert_eq!((told.back, told.changed, told.removed, told.linked), (0, 0, 0, 0));
+    let told = volume.try_restore("/d/file", then, Target::Place).expect("restored");
+    assert_eq!((told.back, told.changed, told.unchanged), (0, 0, 1));
+    assert_eq!([volume.at("/d/file"), volume.at("/d/small")], copies);
+    // A copy that was changed is another file.
+    volume.put("/d/small", b"now");
+    volume.commit();
+    let told = volume.try_restore("/d", then, Target::Place).expect("restored");
+    assert_eq!((told.changed, volume.read("/d/small")), (1, b"then".to_vec()));
+}
+
+#[test]
 fn the_root_is_restored_and_one_file_alone() {
     let mut volume = Volume::new();
     let then = volume.sample();
