@@ -243,6 +243,27 @@ fn what_was_closed_and_then_removed_stays_closed() {
     });
 }
 
+#[test]
+fn a_commit_in_use_stays_though_the_rule_becomes_shorter() {
+    on_each_engine(&[], |place, volume| {
+        place.weft(&["history", "set", "m", "all forever"]).well();
+        place.sh("echo then >file").well();
+        place.weft(&["sync", "m"]).well();
+        let used = place.weft(&["info", "--json", volume]).json()["commit"].as_u64().unwrap();
+        let read = || place.sh(&format!("cat .weft/at/@{used}/file"));
+        assert_eq!(read().well(), "then\n");
+        place.sh("rm file").well();
+        place.weft(&["sync", "m"]).well();
+        place.weft(&["history", "set", "m", "--drop", "all 1s"]).well();
+        while place.weft(&["history", "--json", "m"]).json()["first"]["commit"].as_u64() <= Some(used) {
+            place.sh("echo x >>now").well();
+            place.weft(&["sync", "m"]).well();
+            place.weft(&["gc", "m"]).well();
+        }
+        assert_eq!(read().well(), "then\n");
+    });
+}
+
 /// The kernel keeps what is stored to a mapping, and shows it to all.
 #[test]
 fn nobody_writes_over_what_others_read_of_the_past() {

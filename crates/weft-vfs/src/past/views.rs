@@ -38,7 +38,9 @@ pub(crate) struct Views(Mutex<Vec<Open>>);
 
 struct Open {
     commit: CommitNo,
-    view: Arc<View>,
+    /// None if it was closed for another reason than that nobody uses it: its commit is still in
+    /// use.
+    view: Option<Arc<View>>,
     used: Timestamp,
 }
 
@@ -46,17 +48,16 @@ impl Views {
     fn find(&self, commit: CommitNo, now: Timestamp) -> Option<Arc<View>> {
         let mut open = self.0.lock();
         let at = open.iter().position(|open| open.commit == commit)?;
-        let mut found = open.remove(at);
-        found.used = now;
-        let view = found.view.clone();
-        open.push(found);
+        let Open { view, .. } = open.remove(at);
+        let view = view?;
+        open.push(Open { commit, view: Some(view.clone()), used: now });
         Some(view)
     }
 
     fn add(&self, commit: CommitNo, view: Arc<View>, now: Timestamp) {
         let mut open = self.0.lock();
         let gone = if open.len() >= OPEN_MAX { Some(open.remove(0)) } else { None };
-        open.push(Open { commit, view, used: now });
+        open.push(Open { commit, view: Some(view), used: now });
         drop(open);
         // Closing one may take long.
         drop(gone);
@@ -64,7 +65,7 @@ impl Views {
 
     /// Closes all.
     pub(crate) fn clear(&self) {
-        let gone = std::mem::take(&mut *self.0.lock());
+        let gone = self.0.lock().iter_mut().filter_map(|open| open.view.take()).collect::<Vec<_>>();
         drop(gone);
     }
 
@@ -80,7 +81,7 @@ impl Views {
     }
 
     fn all(&self) -> Vec<Arc<View>> {
-        self.0.lock().iter().map(|open| open.view.clone()).collect()
+        self.0.lock().iter().filter_map(|open| open.view.clone()).collect()
     }
 }
 
