@@ -197,6 +197,8 @@ impl Stats {
         self.pushed_bytes_by_user.retain(|of, _| *of == user);
         // It names a file.
         self.failed_writeback = None;
+        // It names snapshots.
+        self.no_room = self.no_room.take().map(|_| "there is no room left: snapshots keep history".into());
         if let Some(nfs) = &mut self.nfs {
             nfs.connections_by_address.clear();
         }
