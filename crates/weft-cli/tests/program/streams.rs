@@ -294,9 +294,19 @@ fn what_a_killed_receipt_leaves_is_no_volume() {
     receive(&place, &["w"], "whole").well();
     assert_eq!(digest(&place, "w"), digest(&place, "v"));
     assert!(!place.path("w.unfinished").exists());
+    // Killed before there were tables.
+    for (home, name) in [("segments", "x"), ("database", "y")] {
+        let unfinished = place.path(format!("{name}.unfinished"));
+        match home {
+            "segments" => fs::create_dir_all(unfinished.join("segments")).unwrap(),
+            _ => fs::write(unfinished, "").unwrap(),
+        }
+        receive(&place, &["--blocks", home, name], "whole").well();
+    }
     // What was not begun by a receipt is not removed.
-    fs::create_dir(place.path("x.unfinished")).unwrap();
-    receive(&place, &["x"], "whole").could_not(&["x.unfinished exists", "remove it"]);
+    fs::write(place.path("z.unfinished"), "a user's own").unwrap();
+    receive(&place, &["--blocks", "database", "z"], "whole").could_not(&["z.unfinished exists", "remove it"]);
+    assert_eq!(fs::read(place.path("z.unfinished")).unwrap(), b"a user's own");
 }
 
 /// Blocks are put before it is known that the changes are whole; those of a volume that was

@@ -267,6 +267,10 @@ pub(super) fn open_unfinished(path: &Path) -> Result<Option<Volume>> {
     }
     let (layout, _rights) = Layout::enter(path)?;
     if !unfinished::is_marked(&layout) {
+        // What made it was killed at once.
+        if unfinished::is_untouched(&layout) {
+            remove(&layout, true);
+        }
         return Ok(None);
     }
     open_writable(layout, Loss::Refuse, Purpose::Write).map(Some)

@@ -2,7 +2,7 @@
 //! and nothing else, and volumes that are being received, whose database is no volume's by its
 //! header until all is there.
 
-use super::file_header::{APPLICATION_ID_AT, FileHeader};
+use super::file_header::{APPLICATION_ID_AT, FileHeader, MAGIC};
 use super::layout::Layout;
 use super::open::{connect, hold};
 use super::schema::APPLICATION_ID;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::store::BlockHome;
 use rusqlite::Connection;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// The application id of a database that is no volume's yet.
@@ -36,6 +36,28 @@ fn has_no_tables(layout: &Layout) -> bool {
     let mut start = Vec::new();
     let is_short = file.take(BYTES_MAX + 1).read_to_end(&mut start).is_ok_and(|read| read as u64 <= BYTES_MAX);
     is_short && start.iter().skip(APPLICATION_ID_AT).take(4).all(|byte| *byte == 0)
+}
+
+/// True if the file of the database is one of SQLite's.
+fn is_database(layout: &Layout) -> bool {
+    let mut start = [0; MAGIC.len()];
+    let file = files::open(files::options().read(true), &layout.database);
+    file.is_ok_and(|mut file| file.read_exact(&mut start).is_ok()) && start == *MAGIC
+}
+
+/// True if nothing can be in the volume of `layout`, which lies where only volumes lie that are
+/// not whole: it was begun, and not so far that it had tables.
+pub(super) fn is_untouched(layout: &Layout) -> bool {
+    let has_log = layout.log.symlink_metadata().is_ok();
+    let is_without_blocks = layout.segments.as_ref().is_none_or(|segments| {
+        std::fs::read_dir(segments)
+            .map_or_else(|error| error.kind() == ErrorKind::NotFound, |mut all| all.next().is_none())
+    });
+    let is_without_tables = match layout.database.symlink_metadata() {
+        Ok(database) => database.len() == 0 || is_database(layout) && has_no_tables(layout),
+        Err(_) => true,
+    };
+    !has_log && is_without_blocks && is_without_tables
 }
 
 /// True if the volume of `layout` is being received or converted: its database has all that a
