@@ -8,12 +8,16 @@ use rustix::process::geteuid;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use weft_control::{Answer, Kind, Method, Socket, Unanswered, ask, remove_stale, sockets};
 use weft_store::Location;
 
 /// Longest wait for a daemon's answer.
 const TELLING_MAX: Duration = Duration::from_secs(2);
+
+/// Time after which the user is told of a wait.
+const TELL_AFTER: Duration = Duration::from_secs(10);
 
 /// Daemons that are asked at once.
 const AT_ONCE: usize = 64;
@@ -198,6 +202,21 @@ fn told(socket: &Socket, target: &str) -> Result<Value, Untold> {
     serde_json::from_str(&answer.body).map_err(|error| Untold::Because(format!("its answer cannot be read: {error}")))
 }
 
+/// Does `work`, and tells that process `pid` is waited for if that takes long.
+fn telling_of_wait<T>(pid: u32, work: impl FnOnce() -> T) -> T {
+    let (done, waiting) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if waiting.recv_timeout(TELL_AFTER) == Err(RecvTimeoutError::Timeout) {
+                errln!("weft: waiting for process {pid} to commit; 'weft status' tells what holds it up");
+            }
+        });
+        let result = work();
+        drop(done);
+        result
+    })
+}
+
 impl Running {
     /// Returns its answer to the question `target`.
     pub fn told(&self, target: &str) -> Result<Value> {
@@ -221,7 +240,7 @@ impl Running {
     /// Orders the same; returns what it answers.
     pub fn answered(&self, target: &str) -> Result<Value> {
         let limit = weft_control::COMMIT_MAX + Duration::from_secs(5);
-        let answer = ask(&self.socket.path, Method::Post, target, limit);
+        let answer = telling_of_wait(self.socket.pid, || ask(&self.socket.path, Method::Post, target, limit));
         let Answer { body, .. } = match answer {
             Ok(answer) if answer.is_good() => answer,
             Ok(answer) => bail!("{}", answer.body.trim()),

@@ -196,6 +196,18 @@ fn refuse_below_mount(named: &Path) -> Result<()> {
     }
 }
 
+/// Refuses a path that is not there, and would be a part of a mounted volume.
+pub fn refuse_missing_in_mount(named: &Path) -> Result<()> {
+    if named.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let named = std::path::absolute(named)?;
+    match named.ancestors().find(|above| above.exists()).and_then(root_over) {
+        Some(root) => bail!("{}", within(&named, &root)),
+        None => Ok(()),
+    }
+}
+
 /// Says that `named` lies in the volume that is mounted at `root`.
 fn within(named: &Path, root: &Path) -> String {
     let (named, root) = (shown::path(named), shown::word(root.as_os_str()));

@@ -91,6 +91,7 @@ impl Place {
     }
 
     fn of_parts_with(volume: &Path, path: &[u8], settings: impl FnOnce(Option<Claims>) -> Settings) -> Result<Place> {
+        crate::mounted::refuse_missing_in_mount(volume)?;
         let claims = Claims::of(&crate::mounted::volume_named(volume)?);
         let opened = Opened::open(volume, settings(claims), OpenOptions::default())?;
         Ok(Place { opened, path: names(path)?, claims })
