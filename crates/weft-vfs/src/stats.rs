@@ -255,7 +255,10 @@ mod tests {
             operations,
             clients,
         });
+        (stats.failed_writeback, stats.no_room) = (Some("/secret".into()), Some("snapshot 'secret'".into()));
         stats.hide_others(3);
+        assert_eq!(stats.failed_writeback, None);
+        assert!(!stats.no_room.unwrap().contains("secret"));
         assert_eq!(stats.requests_computing_by_user, [(3, 4)].into());
         assert_eq!(stats.pushed_bytes_by_user, [(3, 4)].into());
         let nfs = stats.nfs.unwrap();
