@@ -93,7 +93,7 @@ impl Mounted {
 
     /// Requests of a kind so far.
     pub fn requests(&self, opcode: &str) -> u64 {
-        self.stats()["requests"][opcode].as_u64().unwrap_or(0)
+        self.stats()["requests"][opcode.to_ascii_lowercase()].as_u64().unwrap_or(0)
     }
 }
 
