@@ -20,15 +20,18 @@ const PATTERN_BYTES_MAX: usize = 512;
 
 /// A pattern of paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Exclusion {
+pub struct Exclusion {
     /// Patterns of names: of those on the way from the root, or of one name anywhere.
     names: Vec<Vec<u8>>,
     is_from_root: bool,
 }
 
 impl Exclusion {
-    /// Reads a pattern. Errors: the reason that it is none.
-    pub(crate) fn parse(pattern: &[u8]) -> std::result::Result<Exclusion, &'static str> {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// The reason that it is none.
+    pub fn parse(pattern: &[u8]) -> std::result::Result<Exclusion, &'static str> {
         let names = pattern.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
         let names = names.map(<[u8]>::to_vec).collect::<Vec<_>>();
         let is_any = |name: &Vec<u8>| name.iter().all(|byte| *byte == b'*');
@@ -50,7 +53,7 @@ impl Exclusion {
     }
 
     /// True if it is of the path that has these names from the root, or of a directory on the way.
-    pub(crate) fn is_of(&self, path: &[&[u8]]) -> bool {
+    pub fn is_of(&self, path: &[&[u8]]) -> bool {
         if !self.is_from_root {
             return path.iter().any(|name| is_like(name, &self.names[0]));
         }

@@ -37,6 +37,7 @@ mod work;
 pub use asker::{Asker, Asking, MAY_READ, MAY_SEARCH, MAY_WRITE, Subject, asking_user};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{ClockJump, Collected, HistoryChanged};
+pub use exclusions::Exclusion;
 pub use exclusions::excluded_patterns;
 pub use latency::{Latency, LatencyHistogram};
 pub use message::{

@@ -5,6 +5,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use weft_store::Moment;
+use weft_vfs::Exclusion;
 
 #[derive(Args)]
 pub struct Import {
@@ -16,9 +17,18 @@ pub struct Import {
     /// Replace files that are there and are something else
     #[arg(long)]
     pub overwrite: bool,
+    /// Leave out what has such a name anywhere (target, *.o), or such a path from the directory
+    /// (/build, src/gen), with all that is in it; '*' and '?' are wildcards within a name. Can be
+    /// given several times
+    #[arg(long, value_name = "PATTERN", value_parser = exclusion)]
+    pub exclude: Vec<Exclusion>,
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+fn exclusion(pattern: &str) -> Result<Exclusion, String> {
+    Exclusion::parse(pattern.as_bytes()).map_err(str::to_owned)
 }
 
 #[derive(Args)]

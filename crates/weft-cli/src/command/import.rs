@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use weft_vfs::{Attributes, Caller, ErrorKind, HISTORY_NAME, Ino, Kind, MakeNode, RenameMode, Vfs};
+use weft_vfs::{Attributes, Caller, ErrorKind, Exclusion, HISTORY_NAME, Ino, Kind, MakeNode, RenameMode, Vfs};
 
 const WORDS: Words = Words { done: "imported", again: "the same command goes on from there" };
 
@@ -57,6 +57,7 @@ fn import(arguments: &Import) -> Result<ExitCode> {
         transfer: &transfer,
         root,
         overwrite: arguments.overwrite,
+        excluded: &arguments.exclude,
         named: Mutex::default(),
     };
     let imported = import.all(&place.path);
@@ -107,6 +108,8 @@ struct Importer<'a> {
     transfer: &'a Transfer,
     root: Directories,
     overwrite: bool,
+    /// Patterns of what is left out.
+    excluded: &'a [Exclusion],
     /// Files with more than one name that are in the volume.
     named: Mutex<HashMap<Key, Ino>>,
 }
@@ -205,6 +208,10 @@ impl Importer<'_> {
                 if !self.transfer.goes_on() {
                     return Ok(());
                 }
+                if self.is_excluded(&way, &name) {
+                    self.transfer.exclude();
+                    continue;
+                }
                 if name == HISTORY_NAME && found.like_past.is_none() {
                     found.like_past = Some(directory.path_of(&name));
                 }
@@ -242,6 +249,15 @@ impl Importer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True if the user had `name` in the directory at `way` left out.
+    fn is_excluded(&self, way: &TreePath, name: &[u8]) -> bool {
+        if self.excluded.is_empty() {
+            return false;
+        }
+        let path = [&way.names()[..], &[name]].concat();
+        self.excluded.iter().any(|exclusion| exclusion.is_of(&path))
     }
 
     /// Returns a directory's copy in `parent`.

@@ -288,9 +288,32 @@ fn an_entry_with_the_name_of_the_past_is_imported_and_keeps_it() {
     place.directory("m");
     place.mount();
     assert_eq!(
-        place.sh("cat m/deep/.weft/file m/deep/.weft/deep/.weft/file; ls m/.weft/at/now/deep/.weft").well(),
+        place.sh("cat deep/.weft/file deep/.weft/deep/.weft/file; ls .weft/at/now/deep/.weft").well(),
         "ownowndeep\nfile\n"
     );
     place.umount();
     place.weft(&["check", "--read-data", "v"]).well();
+}
+
+#[test]
+fn what_is_excluded_stays_out_with_all_that_is_in_it() {
+    let place = Place::new();
+    let from = place.directory("from");
+    for name in ["keep", "a.o", "deep/a.o", "deep/b", "target/x", "deep/target/y", "gen/z", "deep/gen/w"] {
+        std::fs::create_dir_all(from.join(name).parent().unwrap()).unwrap();
+        std::fs::write(from.join(name), name).unwrap();
+    }
+    place.weft(&["init", "v"]).well();
+    let words = ["import", "--json", "--exclude", "*.o", "--exclude=target", "--exclude", "/gen", "from", "v"];
+    let summary = place.weft(&words).json();
+    assert_eq!((&summary["files"], &summary["excluded"]), (&3.into(), &5.into()), "{summary}");
+    place.weft(&["export", "v", "out"]).well();
+    for name in ["keep", "deep/b", "deep/gen/w"] {
+        assert!(place.path("out").join(name).exists(), "{name}");
+    }
+    for name in ["a.o", "deep/a.o", "target", "deep/target", "gen"] {
+        assert!(!place.path("out").join(name).exists(), "{name}");
+    }
+    let said = place.weft(&["import", "--exclude", "/", "from", "v"]);
+    assert!(said.code == 2 && said.err.contains("it would be of everything"), "{said:?}");
 }

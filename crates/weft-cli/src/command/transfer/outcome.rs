@@ -98,6 +98,7 @@ pub struct Transfer {
     /// The volume whose links stop computing after a signal.
     volume: Arc<Mutex<Weak<Vfs>>>,
     kept: AtomicU64,
+    excluded: AtomicU64,
     owners_not_kept: AtomicU64,
     times_not_kept: AtomicU64,
     failures: Mutex<Failures>,
@@ -151,6 +152,7 @@ impl Transfer {
             volume,
             progress: Progress::new(),
             kept: AtomicU64::new(0),
+            excluded: AtomicU64::new(0),
             owners_not_kept: AtomicU64::new(0),
             times_not_kept: AtomicU64::new(0),
             failures: Mutex::default(),
@@ -175,6 +177,11 @@ impl Transfer {
     /// Counts an entry that was there already.
     pub fn keep(&self) {
         self.kept.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an entry that the user had left out.
+    pub fn exclude(&self) {
+        self.excluded.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts an owner that an ordinary user cannot set.
@@ -283,6 +290,7 @@ impl Transfer {
             }
         };
         add(self.kept.load(Ordering::Relaxed), "were there already");
+        add(self.excluded.load(Ordering::Relaxed), "left out by --exclude");
         let were = if failures.damaged == 1 { "damaged file was left out" } else { "damaged files were left out" };
         add(failures.damaged, were);
         add(self.owners_not_kept.load(Ordering::Relaxed), "owners were not kept, which only root can set");
@@ -308,6 +316,7 @@ impl Transfer {
             "others": counts.others,
             "bytes": counts.bytes,
             "kept": self.kept.load(Ordering::Relaxed),
+            "excluded": self.excluded.load(Ordering::Relaxed),
             "owners_not_kept": self.owners_not_kept.load(Ordering::Relaxed),
             "times_not_kept": self.times_not_kept.load(Ordering::Relaxed),
             "damaged": failures.damaged,

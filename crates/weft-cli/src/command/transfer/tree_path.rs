@@ -38,6 +38,18 @@ impl TreePath {
         names.into_iter().rev().collect()
     }
 
+    /// Returns the names on the way from the directory that the user named.
+    pub fn names(&self) -> Vec<&[u8]> {
+        let mut names = Vec::new();
+        let mut step = &self.0;
+        while let Some(TreePath(above)) = &step.above {
+            names.push(&step.name[..]);
+            step = above;
+        }
+        names.reverse();
+        names
+    }
+
     /// True for the directory that the user named.
     pub fn is_top(&self) -> bool {
         self.0.above.is_none()
@@ -172,6 +184,7 @@ mod tests {
         let counts = [&deep, &a, &deep, &other, &b, &other].map(|way| go(&mut trail, way));
         assert_eq!(counts, [3, 1, 2, 2, 1, 1]);
         assert_eq!(deep.path(), Path::new("top/a/x/y"));
+        assert_eq!((deep.names(), top.names()), (vec![&b"a"[..], b"x", b"y"], vec![]));
         assert!(top.is_top() && !a.is_top() && a.is(&a.clone()) && !a.is(&b));
     }
 
