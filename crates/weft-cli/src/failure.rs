@@ -94,7 +94,7 @@ mod tests {
         let at_inode = "damaged at inode 16: block 2 has other bytes";
         let error = Err::<(), _>(error).context(at_inode).unwrap_err();
         let line = one_line(&error);
-        assert!(line.starts_with(&format!("{at_inode}; 'weft check")), "{line}");
+        assert!(line.starts_with(&format!("{at_inode}; 'weft scrub")), "{line}");
         let error = weft_store::Error::Corrupt("the row of inode 16 is damaged; 'weft check' tells".into());
         let line = one_line(&Err::<(), _>(error).context("cannot read x").unwrap_err());
         assert_eq!(line, "cannot read x: the row of inode 16 is damaged; 'weft check VOLUME' tells");

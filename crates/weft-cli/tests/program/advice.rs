@@ -209,10 +209,10 @@ fn a_volume_is_no_directory_or_file_to_digest() {
 }
 
 #[test]
-fn a_volume_goes_to_postgresql_by_export_and_import_says_convert() {
+fn a_volume_goes_to_postgresql_by_send_and_receive_says_convert() {
     let place = Place::new();
     place.weft(&["init", "v"]).well();
-    place.weft(&["convert", "v", "postgres://localhost/v"]).misused(&["'weft export' and 'weft import'"]);
+    place.weft(&["convert", "v", "postgres://localhost/v"]).misused(&["'weft send' and 'weft receive'"]);
     place.weft(&["convert", "v", "w"]).misused(&["--blocks segments"]);
     place.weft(&["convert", "v"]).misused(&["which volume to make"]);
 }

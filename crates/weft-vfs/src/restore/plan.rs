@@ -174,6 +174,9 @@ fn find_place(
         Err(RestoreError::Refused(why)) if matches!(request.target, Target::EmptyPlace { with_parents: false }) => {
             return refused(format!("{why}; --parents brings back directories on the way, too"));
         }
+        Err(RestoreError::Refused(why)) if request.target == Target::Place => {
+            return refused(format!("{why} now; restore that, or 'weft undelete --parents' brings it back on the way"));
+        }
         parent => parent?,
     };
     let present = now.name(parent.ino, name)?;
