@@ -22,7 +22,7 @@ pub use programs::{Cat, Grep, Permute, Sum, Wc};
 pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
 pub use serving::{Serve, Served, served_at, told_at};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
-pub use watching::{Stats, Status, Stop, Sync};
+pub use watching::{Config, Stats, Status, Stop, Sync};
 
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -266,6 +266,13 @@ pub enum Command {
     /// cannot be looked at. A user without a place for control sockets is told the mounts alone.
     #[command(after_long_help = examples::STATUS)]
     Status(Status),
+    /// Tell what files and variables of configuration say, and where each value is from
+    ///
+    /// Options of the command line count first, then variables (WEFT_MOUNT_DIRTY_MAX), then the
+    /// user's file, then /etc/weft/weft.toml. Exit code 0: it was told. 2: a file or a variable
+    /// cannot be used.
+    #[command(after_long_help = examples::CONFIG)]
+    Config(Config),
     /// End the server of a volume (weft serve), and wait until it has committed all
     ///
     /// A mount ends by 'weft umount'. Exit code 0: it has ended well. 1: it has not.

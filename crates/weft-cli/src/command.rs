@@ -2,6 +2,7 @@
 
 pub mod asking;
 mod check;
+mod config;
 mod convert;
 mod diff;
 mod digest;
@@ -79,6 +80,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Scrub(arguments) => Ok(looked(scrub::run(&arguments))),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
         Command::Stop(arguments) => stop::run(&arguments),
         Command::Sync(arguments) => sync::run(&arguments),
         Command::Link(arguments) => link::run(&arguments),

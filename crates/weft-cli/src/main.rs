@@ -11,6 +11,7 @@ mod advice;
 mod allocator;
 mod arguments;
 mod command;
+mod configuration;
 mod confinement;
 mod control;
 mod control_socket;
@@ -66,6 +67,13 @@ fn main() -> ExitCode {
         Helper::Fake => return ExitCode::SUCCESS,
     }
     outlive_limits();
+    let words = match configuration::complete(words) {
+        Ok(words) => words,
+        Err(why) => {
+            errln!("weft: {}", shown::message(&why));
+            return ExitCode::from(2);
+        }
+    };
     let arguments = match arguments::Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => return help_or_refuse(&error),

@@ -56,6 +56,7 @@ impl Command {
             | Command::Verify(_)
             | Command::Stats(_)
             | Command::Status(_)
+            | Command::Config(_)
             | Command::Run(_)
             | Command::Cat(_)
             | Command::Grep(_)

@@ -134,6 +134,11 @@ Examples:
     weft status
     weft status --json";
 
+pub const CONFIG: &str = "\
+Examples:
+    weft config --show
+    WEFT_MOUNT_DIRTY_MAX=1G weft config --show --json";
+
 pub const STOP: &str = "\
 Examples:
     weft stop 192.0.2.7:2049

@@ -23,6 +23,16 @@ pub struct Stats {
 }
 
 #[derive(Args)]
+pub struct Config {
+    /// Print it
+    #[arg(long, required = true)]
+    pub show: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
 pub struct Stop {
     /// The address where the volume is served, or the volume
     #[arg(value_name = "ADDRESS|VOLUME")]

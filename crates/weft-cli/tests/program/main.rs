@@ -5,6 +5,7 @@ mod advice;
 mod background;
 mod check;
 mod closed;
+mod config;
 mod control;
 mod crashes;
 mod damage;

@@ -1,0 +1,98 @@
+//! `weft config`.
+
+use crate::arguments::{Arguments, Config};
+use crate::configuration::{File, Setting, own_settings, paths, settings_of};
+use crate::failure::usage;
+use crate::shown;
+use anyhow::Result;
+use clap::CommandFactory;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Tells what the configuration has, and where each value is from.
+pub fn run(arguments: &Config) -> Result<ExitCode> {
+    let files = File::all().or_else(usage)?;
+    let mut program = Arguments::command();
+    program.build();
+    let commands = program.get_subcommands().filter(|command| !command.is_hide_set()).collect::<Vec<_>>();
+    refuse_unknown(&files, &commands)?;
+    let of_all = commands.iter().map(|command| Ok((command.get_name(), settings_of(command, None, &files)?)));
+    let of_all = of_all.collect::<Result<Vec<_>, String>>().or_else(usage)?;
+    let mut names = files.iter().flat_map(File::names).collect::<Vec<_>>();
+    names.sort_unstable();
+    names.dedup();
+    let mut volumes = Vec::new();
+    for name in names {
+        let path = files.iter().find_map(|file| Some((file.volume(name)?.path.as_ref()?, &file.path)));
+        let settings = commands.iter().map(|command| Ok((command.get_name(), own_settings(command, name, &files)?)));
+        volumes.push((name, path, settings.collect::<Result<Vec<_>, String>>().or_else(usage)?));
+    }
+    if arguments.json {
+        let read = |path: &std::path::PathBuf| files.iter().any(|file| file.path == *path);
+        let told =
+            paths().iter().map(|path| json!({ "path": shown::path(path), "read": read(path) })).collect::<Vec<_>>();
+        let volumes = volumes.iter().map(|(name, path, settings)| {
+            let path = path.map(|(path, _)| shown::path(path));
+            json!({ "name": name, "path": path, "options": values(settings) })
+        });
+        outln!("{:#}", json!({ "files": told, "options": values(&of_all), "volumes": volumes.collect::<Vec<_>>() }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for path in paths() {
+        let state = if files.iter().any(|file| file.path == path) { "read" } else { "not there" };
+        outln!("{}: {state}", shown::path(&path));
+    }
+    print("", &of_all);
+    for (name, path, settings) in &volumes {
+        if let Some((path, file)) = path {
+            outln!("volume.{name} = {}  ({})", shown::path(path), shown::path(file));
+        }
+        print(&format!("volume.{name}."), settings);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses tables of no command.
+fn refuse_unknown(files: &[File], commands: &[&clap::Command]) -> Result<()> {
+    for file in files {
+        let of_volumes = file.names().filter_map(|name| file.volume(name)).flat_map(|volume| volume.options.keys());
+        let unknown = file
+            .options
+            .keys()
+            .chain(of_volumes)
+            .find(|name| commands.iter().all(|command| command.get_name() != *name));
+        if let Some(name) = unknown {
+            return usage(format!("cannot use {}: there is no command 'weft {name}'", shown::path(&file.path)));
+        }
+    }
+    Ok(())
+}
+
+type Settings<'a> = [(&'a str, Vec<Setting<'a>>)];
+
+fn print(prefix: &str, settings: &Settings<'_>) {
+    for (command, settings) in settings {
+        for setting in settings {
+            let (option, value) = told(setting);
+            outln!("{}", shown::message(&format!("{prefix}{command}.{option} = {value}  ({})", setting.source)));
+        }
+    }
+}
+
+fn values(settings: &Settings<'_>) -> Vec<Value> {
+    let of = |(command, settings): &(&str, Vec<Setting<'_>>)| {
+        let value = |setting: &Setting<'_>| {
+            let (option, value) = told(setting);
+            json!({ "command": command, "option": option, "value": value, "source": setting.source.to_string() })
+        };
+        settings.iter().map(value).collect::<Vec<_>>()
+    };
+    settings.iter().flat_map(of).collect()
+}
+
+/// Returns the name of an option and its value, in words.
+fn told(setting: &Setting<'_>) -> (String, String) {
+    let option = setting.argument.get_long().unwrap_or_default().to_owned();
+    let value = if setting.values.is_empty() { "false".into() } else { setting.values.join(", ") };
+    (option, value)
+}
