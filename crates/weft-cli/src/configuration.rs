@@ -9,7 +9,7 @@ mod file;
 mod settings;
 
 pub use file::{File, paths};
-pub use settings::{Setting, own_settings, settings_of};
+pub use settings::{PREFIX, Setting, own_settings, settings_of};
 
 use crate::arguments::Arguments;
 use clap::parser::ValueSource;
@@ -23,16 +23,20 @@ use std::path::Path;
 /// # Errors
 /// The reason that a file or a variable cannot be used, in words.
 pub fn complete(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let files = File::all();
+    // Nearly always there is nothing, and nothing to be parsed twice for.
+    if files.as_ref().is_ok_and(Vec::is_empty) && !has_variables() {
+        return Ok(words);
+    }
     let mut program = Arguments::command();
-    program.build();
     // Another look reports what is wrong, or prints the help.
-    let Ok(matches) = program.clone().try_get_matches_from(&words) else { return Ok(words) };
+    let Ok(matches) = program.try_get_matches_from_mut(&words) else { return Ok(words) };
     let Some((name, given)) = matches.subcommand() else { return Ok(words) };
     let command = program.find_subcommand(name).expect("it was matched");
     if !takes_volumes(command) {
         return Ok(words);
     }
-    let files = File::all()?;
+    let files = files?;
     let (words, volume) = with_paths(words, command, given, &files);
     let settings = settings_of(command, volume.as_deref(), &files)?;
     let is_given = |id: &clap::Id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine);
@@ -50,7 +54,12 @@ pub fn complete(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
     Ok([before, &added, after].concat())
 }
 
-/// True if `command`, or one of its own commands, takes a volume or has options for a daemon.
+/// True if the environment has variables that may be settings.
+fn has_variables() -> bool {
+    std::env::vars_os().any(|(name, _)| name.as_bytes().starts_with(PREFIX.as_bytes()))
+}
+
+/// True if `command`, or one of its own commands, takes a volume.
 fn takes_volumes(command: &Command) -> bool {
     command.get_arguments().any(is_volume) || command.get_subcommands().any(takes_volumes)
 }
@@ -69,13 +78,16 @@ fn with_paths(
     files: &[File],
 ) -> (Vec<OsString>, Option<String>) {
     let (mut command, mut given) = (command, given);
-    let mut first = None;
+    let (mut first, mut begin) = (None, 0);
     loop {
+        // A volume may be called as a command is.
+        let own = words[begin..].iter().position(|word| word == command.get_name());
+        begin += own.map_or(0, |at| at + 1);
         for argument in command.get_arguments().filter(|argument| is_volume(argument)) {
             let values = given.try_get_raw(argument.get_id().as_str()).ok().flatten();
             for value in values.into_iter().flatten() {
                 let Some((name, path)) = named(value, files) else { continue };
-                if let Some(word) = words.iter_mut().find(|word| *word == value) {
+                if let Some(word) = words[begin..].iter_mut().find(|word| *word == value) {
                     *word = path;
                     first = first.or(Some(name));
                 }
@@ -92,6 +104,9 @@ fn with_paths(
 fn named(value: &OsStr, files: &[File]) -> Option<(String, OsString)> {
     let end = value.as_bytes().iter().position(|byte| b":@".contains(byte)).unwrap_or(value.len());
     let (name, rest) = value.as_bytes().split_at(end);
+    if rest.starts_with(b"://") {
+        return None;
+    }
     let path = files.iter().find_map(|file| file.volume(std::str::from_utf8(name).ok()?)?.path.clone())?;
     if Path::new(value).exists() || Path::new(OsStr::from_bytes(name)).exists() {
         return None;

@@ -111,7 +111,7 @@ fn own_mount_without_socket(volume: &Path) -> Option<PathBuf> {
 /// Says why this user cannot ask the daemon of the mount at `root`.
 pub fn unasked(root: &Path) -> anyhow::Error {
     if !dead_among(vec![root.into()]).is_empty() {
-        return anyhow!("{}", mounted::dead(&format!("the daemon of {}", shown::path(root)), root));
+        return anyhow!("{}", mounted::dead_at(root));
     }
     let owner = root.canonicalize().ok().and_then(|root| mounted::mount_at(&root)).map(|(_, (user, _))| user);
     let is_own = owner == Some(geteuid().as_raw());
@@ -140,10 +140,7 @@ pub fn explain(error: &anyhow::Error, told: String) -> String {
     if error.chain().any(is_of_dead_mount) {
         let places = mounted::of_this_user().into_iter().map(|(_, place)| place).collect();
         let dead = dead_among(places).into_iter().next();
-        return told
-            + &dead.map_or_else(String::new, |place| {
-                format!("; {}", mounted::dead(&format!("the daemon of {}", shown::path(&place)), &place))
-            });
+        return told + &dead.map_or_else(String::new, |place| format!("; {}", mounted::dead_at(&place)));
     }
     let in_use = error.chain().find_map(|error| match error.downcast_ref::<weft_store::Error>() {
         Some(weft_store::Error::Locked(in_use)) => Some(in_use),

@@ -252,6 +252,11 @@ pub fn dead(daemon: &str, directory: &Path) -> String {
     format!("{daemon} has ended{waits}; unmount it ('weft umount {place}'), then mount it again")
 }
 
+/// The same of the daemon of that mount.
+pub fn dead_at(directory: &Path) -> String {
+    dead(&format!("the daemon of {}", shown::path(directory)), directory)
+}
+
 /// Returns the directory where the volume at `location` is mounted, as far as no other user than
 /// root could make that up.
 pub fn directory_of(location: &Location) -> Option<PathBuf> {

@@ -7,6 +7,7 @@ use crate::shown;
 use anyhow::Result;
 use clap::CommandFactory;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Tells what the configuration has, and where each value is from.
@@ -27,8 +28,8 @@ pub fn run(arguments: &Config) -> Result<ExitCode> {
         let settings = commands.iter().map(|command| Ok((command.get_name(), own_settings(command, name, &files)?)));
         volumes.push((name, path, settings.collect::<Result<Vec<_>, String>>().or_else(usage)?));
     }
+    let read = |path: &PathBuf| files.iter().any(|file| file.path == *path);
     if arguments.json {
-        let read = |path: &std::path::PathBuf| files.iter().any(|file| file.path == *path);
         let told =
             paths().iter().map(|path| json!({ "path": shown::path(path), "read": read(path) })).collect::<Vec<_>>();
         let volumes = volumes.iter().map(|(name, path, settings)| {
@@ -39,7 +40,7 @@ pub fn run(arguments: &Config) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for path in paths() {
-        let state = if files.iter().any(|file| file.path == path) { "read" } else { "not there" };
+        let state = if read(&path) { "read" } else { "not there" };
         outln!("{}: {state}", shown::path(&path));
     }
     print("", &of_all);

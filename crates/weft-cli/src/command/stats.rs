@@ -140,7 +140,7 @@ pub fn read(directory: &Path) -> Result<Value> {
     let len = match rustix::fs::getxattr(directory, Attribute::Stats.name(), &mut buffer) {
         Ok(len) => len,
         Err(error) if ENDED.contains(&error) => {
-            bail!("{}", mounted::dead(&format!("the daemon of {}", shown::path(directory)), directory))
+            bail!("{}", mounted::dead_at(directory))
         }
         Err(Errno::NOENT) => bail!("there is no directory {}", directory.display()),
         Err(Errno::ACCESS) => bail!("no permission to look at {}", directory.display()),

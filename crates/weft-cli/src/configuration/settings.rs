@@ -6,6 +6,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use toml::Value;
 
+/// Beginning of the names of variables.
+pub const PREFIX: &str = "WEFT_";
+
 /// An option that the configuration has.
 pub struct Setting<'a> {
     /// The argument of the command.
@@ -52,8 +55,8 @@ impl Setting<'_> {
 pub fn settings_of<'a>(command: &'a Command, volume: Option<&str>, files: &[File]) -> Result<Vec<Setting<'a>>, String> {
     let mut settings = of_variables(command)?;
     for file in files {
-        if let Some((name, volume)) = volume.and_then(|name| Some((name, file.volume(name)?))) {
-            add(&mut settings, of_table(command, &volume.options, (&format!("volume.{name}."), file))?);
+        if let Some(name) = volume {
+            add(&mut settings, of_volume(command, name, file)?);
         }
         add(&mut settings, of_table(command, &file.options, ("", file))?);
     }
@@ -67,8 +70,7 @@ pub fn settings_of<'a>(command: &'a Command, volume: Option<&str>, files: &[File
 pub fn own_settings<'a>(command: &'a Command, name: &str, files: &[File]) -> Result<Vec<Setting<'a>>, String> {
     let mut settings = Vec::new();
     for file in files {
-        let Some(volume) = file.volume(name) else { continue };
-        add(&mut settings, of_table(command, &volume.options, (&format!("volume.{name}."), file))?);
+        add(&mut settings, of_volume(command, name, file)?);
     }
     Ok(settings)
 }
@@ -104,7 +106,15 @@ fn of_variables(command: &Command) -> Result<Vec<Setting<'_>>, String> {
 
 /// Returns the name of the variable of an option of a command.
 fn variable(command: &str, option: &str) -> String {
-    format!("WEFT_{command}_{option}").to_uppercase().replace('-', "_")
+    format!("{PREFIX}{command}_{option}").to_uppercase().replace('-', "_")
+}
+
+/// Returns the settings that a file has for the volume called `name` alone.
+fn of_volume<'a>(command: &'a Command, name: &str, file: &File) -> Result<Vec<Setting<'a>>, String> {
+    match file.volume(name) {
+        Some(volume) => of_table(command, &volume.options, (&format!("volume.{name}."), file)),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Returns the settings that a table of a file has for `command`.

@@ -59,6 +59,19 @@ fn volumes_have_names_and_options_of_their_own_which_the_command_line_overrides(
     weft(&place, &[], &["info", "photos"]).failed(&["photos"]);
 }
 
+/// Nothing but the volume of an argument is replaced.
+#[test]
+fn a_volume_may_be_called_as_a_command_is() {
+    let place = Place::new();
+    let path = place.path("v");
+    let table = |name: &str| format!("[volume.{name}]\npath = '{}'\n", path.display());
+    configured(&place, &["info", "postgres"].map(table).concat());
+    place.weft(&["init", "v"]).well();
+    assert!(weft(&place, &[], &["info", "info"]).well().contains("commit"));
+    let said = weft(&place, &[], &["info", "postgres://localhost:1/none"]);
+    assert!(said.code == 1 && said.err.contains("localhost"), "{said:?}");
+}
+
 #[test]
 fn the_configuration_is_told_with_the_places_that_it_is_from() {
     let place = Place::new();
