@@ -39,6 +39,9 @@ pub(crate) struct Yielding {
     next_at: i64,
     /// The reason that there is no room, and the bytes that were free then.
     no_room: Option<(String, u64)>,
+    /// The last commit when it was found out whether snapshots hold any, and the answer: requests
+    /// that are refused one after the other count once.
+    held: Option<(CommitNo, bool)>,
 }
 
 /// The result of a count.
@@ -186,6 +189,16 @@ impl Vfs {
 
     /// True if snapshots hold bytes that the present has not, or there is too much to count.
     fn do_snapshots_hold_any(&self) -> Result<bool> {
+        let commit = self.store.header()?.commit;
+        if let Some((_, hold)) = self.yielding.lock().held.filter(|(as_of, _)| *as_of == commit) {
+            return Ok(hold);
+        }
+        let hold = self.count_held()?;
+        self.yielding.lock().held = Some((commit, hold));
+        Ok(hold)
+    }
+
+    fn count_held(&self) -> Result<bool> {
         let Some(mut count) = PastCount::begin(&*self.store, Counted::All)? else { return Ok(false) };
         for _ in 0..STEPS_MAX {
             if !count.step(&*self.store, VERSIONS)? {

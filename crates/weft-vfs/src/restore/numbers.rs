@@ -115,6 +115,9 @@ impl Mapped {
         top: Option<Ino>,
         mut is_copy: impl FnMut(Ino, Ino) -> Restoring<bool>,
     ) -> Restoring<()> {
+        if self.map.values().all(|(_, origin)| *origin != Origin::New) {
+            return Ok(());
+        }
         let mut pairs = then.order.first().copied().zip(top).into_iter().collect::<Vec<_>>();
         for directory in &then.order {
             let (number, origin) = self.of(*directory);
