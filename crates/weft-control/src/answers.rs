@@ -428,11 +428,8 @@ async fn exclude_from_history(
     Extension(asker): Extension<Asker>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let Some(request) = query.as_deref().and_then(restore_request) else {
-        return text(StatusCode::BAD_REQUEST, "that is no pattern");
-    };
-    let done = format!("history keeps no content of {} from now on", String::from_utf8_lossy(&request.path));
-    change(shared, (asker, done), move |vfs| vfs.exclude_from_history(&request.path)).await
+    let done = |pattern: &str| format!("history keeps no content of {pattern} from now on");
+    change_by_pattern(shared, (asker, done), query, Vfs::exclude_from_history).await
 }
 
 async fn include_in_history(
@@ -440,11 +437,22 @@ async fn include_in_history(
     Extension(asker): Extension<Asker>,
     RawQuery(query): RawQuery,
 ) -> Response {
+    let done = |pattern: &str| format!("history keeps the content of {pattern} again");
+    change_by_pattern(shared, (asker, done), query, Vfs::include_in_history).await
+}
+
+/// Has `by_pattern` change what is kept, by the pattern that `query` has.
+async fn change_by_pattern(
+    shared: Arc<Shared>,
+    (asker, done): (Asker, impl FnOnce(&str) -> String),
+    query: Option<String>,
+    by_pattern: fn(&Vfs, &[u8]) -> weft_vfs::Result<CommitNo>,
+) -> Response {
     let Some(request) = query.as_deref().and_then(restore_request) else {
         return text(StatusCode::BAD_REQUEST, "that is no pattern");
     };
-    let done = format!("history keeps the content of {} again", String::from_utf8_lossy(&request.path));
-    change(shared, (asker, done), move |vfs| vfs.include_in_history(&request.path)).await
+    let done = done(&String::from_utf8_lossy(&request.path));
+    change(shared, (asker, done), move |vfs| by_pattern(vfs, &request.path)).await
 }
 
 /// Takes the content of a file, by its path, out of the past.

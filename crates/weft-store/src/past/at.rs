@@ -167,11 +167,11 @@ pub(super) fn not_kept(store: &dyn Store, commit: CommitNo) -> Result<Error> {
     if commit > last {
         return Ok(not_there_yet(commit, last));
     }
-    let earlier = match store.pins()?.iter().any(|pin| pin.commit < history.first) {
-        true => "all commits are kept from {} on; 'weft history' lists the earlier ones",
-        false => "history begins with commit {}",
+    let first = history.first.0;
+    let why = match store.pins()?.iter().any(|pin| pin.commit < history.first) {
+        true => format!("all commits are kept from {first} on; 'weft history' lists the earlier ones"),
+        false => format!("history begins with commit {first}"),
     };
-    let why = earlier.replace("{}", &history.first.0.to_string());
     Ok(Error::Unusable(format!("commit {} is not kept: {why}", commit.0)))
 }
 
