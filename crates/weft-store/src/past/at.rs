@@ -442,7 +442,7 @@ mod tests {
         };
         assert!(refusal(&store, 1).contains("keeps no history"), "{}", refusal(&store, 1));
         let (at, _) = with_pieces(1, &[]);
-        assert!(refusal(&at.store, 1).contains("all commits are kept from 2 on"), "{}", refusal(&at.store, 1));
+        assert!(refusal(&at.store, 1).contains("history begins with commit 2"), "{}", refusal(&at.store, 1));
         assert!(refusal(&at.store, 3).contains("the last one is 2"), "{}", refusal(&at.store, 3));
     }
 }
