@@ -9,18 +9,20 @@ mod history;
 mod programs;
 mod restoring;
 mod serving;
+mod setting;
 mod signing;
 mod watching;
 
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
-pub use copies::{Convert, Export, Import, Receive, Send, Upgrade};
+pub use copies::{Compact, Convert, Export, Get, Import, Put, Receive, Send, Upgrade};
 pub use history::{
     CreateSnapshot, DeleteSnapshot, DiffSnapshots, ExcludeHistory, History, HistoryCommand, HistoryName, HoldSnapshot,
     Keeping, NamedSnapshot, RenameSnapshot, SetHistory, Snapshot, SnapshotCommand,
 };
-pub use programs::{Cat, Grep, Permute, Sum, Wc};
+pub use programs::{Cat, Grep, Ls, Permute, Sum, Wc};
 pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
 pub use serving::{Serve, Served, served_at, told_at};
+pub use setting::{Set, Setting};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
 pub use watching::{Config, Stats, Status, Stop, Sync};
 
@@ -75,6 +77,13 @@ pub enum Command {
     /// Exit code 0: it was told. 1: it could not be.
     #[command(after_long_help = examples::INFO)]
     Info(Info),
+    /// Change options of a volume, mounted or not: the most that it may store and hold
+    ///
+    /// What is stored beyond a new limit stays, and nothing more fits until enough of it is gone.
+    /// 'weft history set' changes what is kept of the past, and 'weft convert' the home of blocks.
+    /// Exit code 0: it is set. 1: it could not be. 2: wrong usage.
+    #[command(after_long_help = examples::SET)]
+    Set(Set),
     /// Look for damage in a volume that is not mounted, and repair it if asked to
     ///
     /// 'weft scrub' looks at one that is mounted. One in PostgreSQL may be mounted while it is
@@ -99,6 +108,15 @@ pub enum Command {
     /// done. 129, 130 or 143: a signal ended it.
     #[command(after_long_help = examples::CONVERT)]
     Convert(Convert),
+    /// Give back the space that a volume's database keeps of rows that went
+    ///
+    /// SQLite keeps such space for rows that come; blocks in segment files give theirs back by
+    /// themselves. The database is written anew, in a file beside it that takes its place once it is
+    /// whole and on the disk: that takes as much free space as the rows do. Exit code 0: it is
+    /// done. 1: it could not be done, and the volume is as it was. 2: wrong usage. 129, 130 or 143:
+    /// a signal ended it, and the volume is as it was.
+    #[command(after_long_help = examples::COMPACT)]
+    Compact(Compact),
     /// Bring a volume of an older format to the one that this program reads
     ///
     /// In one transaction: interrupted, it leaves the volume as it was. The program that made the
@@ -124,6 +142,22 @@ pub enum Command {
     /// at once.
     #[command(after_long_help = examples::EXPORT)]
     Export(Export),
+    /// Copy files and directories, or the standard input, into a volume that is not mounted
+    ///
+    /// Each comes into the directory that PATH names, under its own name and with all in it, as
+    /// with 'weft import', which copies what is in a directory. Exit codes are those of 'weft
+    /// import'. Exit code 0: all was copied. 1: what was named was not, or not as it was. 2: it
+    /// could not be done, or ended early. 129, 130 or 143: a signal ended it.
+    #[command(after_long_help = examples::PUT)]
+    Put(Put),
+    /// Copy files and directories from a volume, mounted or not, into a directory that is there
+    ///
+    /// Each comes there under its own name and with all in it, as with 'weft export', which copies
+    /// what is in a directory; nothing that is there is replaced. Exit code 0: all was copied. 1:
+    /// what was named was not, or not as it was. 2: it could not be done, or ended early. 129, 130
+    /// or 143: a signal ended it.
+    #[command(after_long_help = examples::GET)]
+    Get(Get),
     /// Write a volume, as of a commit, to the standard output as a stream; or what changed
     ///
     /// A stream has all that the volume holds, as 'weft receive' makes it again on either engine.
@@ -314,6 +348,12 @@ pub enum Command {
     /// Exit code 0: all was printed. 1: a file could not be read.
     #[command(after_long_help = examples::CAT)]
     Cat(Cat),
+    /// List what is in a directory of a volume, mounted or not, now or at a moment of the past
+    ///
+    /// A volume that is mounted commits first. Exit code 0: all was listed. 1: something could not
+    /// be.
+    #[command(after_long_help = examples::LS)]
+    Ls(Ls),
     /// Print lines in which an expression finds something, as grep(1) does
     ///
     /// Expressions are those of the regex crate, much as grep -E has them, and mean UTF-8. Exit

@@ -2,6 +2,7 @@
 
 pub mod asking;
 mod check;
+mod compact;
 mod config;
 mod convert;
 mod diff;
@@ -22,12 +23,14 @@ mod pages;
 mod pipe;
 mod programs;
 mod prove;
+mod reading;
 mod receive;
 mod restore;
 mod run;
 mod scrub;
 mod send;
 mod serve;
+mod set;
 mod sign;
 mod snapshot;
 mod stages;
@@ -55,11 +58,15 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Set(arguments) => set::run(&arguments),
         Command::Check(arguments) => Ok(looked(check::run(&arguments))),
         Command::Convert(arguments) => Ok(convert::run(&arguments)),
+        Command::Compact(arguments) => compact::run(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Import(arguments) => Ok(import::run(&arguments)),
         Command::Export(arguments) => Ok(export::run(&arguments)),
+        Command::Put(arguments) => import::put(&arguments),
+        Command::Get(arguments) => Ok(export::get(&arguments)),
         Command::Send(arguments) => Ok(send::run(&arguments)),
         Command::Receive(arguments) => Ok(receive::run(&arguments)),
         Command::Digest(arguments) if arguments.tree => Ok(looked(diff::trees(&arguments))),
@@ -88,6 +95,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Run(arguments) => run::run(&arguments),
         Command::Stages(arguments) => stages::run(&arguments),
         Command::Pipe(arguments) => pipe::run(&arguments),
+        Command::Ls(arguments) => Ok(programs::ls(&arguments)),
         Command::Cat(arguments) => programs::cat(&arguments),
         Command::Grep(arguments) => programs::grep(&arguments),
         Command::Wc(arguments) => Ok(programs::wc(&arguments)),

@@ -23,7 +23,8 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use weft_vfs::{
-    Clock, CommitNo, HistoryFor, Report, RestoreError, Stats, SystemClock, Timestamp, Vfs, printable, rfc3339,
+    Clock, CommitNo, HistoryFor, Limits, LimitsChange, Report, RestoreError, Stats, SystemClock, Timestamp, Vfs,
+    printable, rfc3339,
 };
 
 /// Time within which the volume must answer.
@@ -146,6 +147,7 @@ pub(crate) fn router(answers: &Answers) -> Router {
         .route("/status", get(status))
         .route("/commit", post(commit))
         .route("/stop", post(stop))
+        .route("/limits/{bytes}/{inodes}", post(set_limits))
         .route("/history/set/{rule}/{readers}", post(set_history))
         .route("/history/off", post(end_history))
         .route("/history/collect/{since}", post(collect_history))
@@ -347,6 +349,38 @@ async fn change(
     };
     match committing(shared, logged).await {
         Ok(Ok(CommitNo(number))) => json(&json!({ "commit": number })),
+        Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
+        Err(unanswered) => unanswered,
+    }
+}
+
+/// Changes the limits of the volume. Each is a number, `none`, or `same`: it stays as it is.
+async fn set_limits(
+    State(shared): State<Arc<Shared>>,
+    Extension(Asker(user)): Extension<Asker>,
+    Path((bytes, inodes)): Path<(String, String)>,
+) -> Response {
+    let limit = |text: &str| match text {
+        "same" => Some(None),
+        "none" => Some(Some(None)),
+        number => {
+            number.parse::<u64>().ok().filter(|max| (1..=i64::MAX as u64).contains(max)).map(|max| Some(Some(max)))
+        }
+    };
+    let (Some(bytes_max), Some(inodes_max)) = (limit(&bytes), limit(&inodes)) else {
+        return text(StatusCode::BAD_REQUEST, "a limit is a number from 1 on, 'none' or 'same'");
+    };
+    let change = LimitsChange { bytes_max, inodes_max };
+    let changed = committing(shared, move |vfs| {
+        vfs.change_limits(change).inspect(|(limits, CommitNo(commit))| {
+            let Limits { bytes_max, inodes_max } = limits;
+            tracing::info!(user, commit, bytes_max, inodes_max, "limits are set, as user {user} asked for");
+        })
+    });
+    match changed.await {
+        Ok(Ok((Limits { bytes_max, inodes_max }, CommitNo(commit)))) => {
+            json(&json!({ "commit": commit, "bytes_max": bytes_max, "inodes_max": inodes_max }))
+        }
         Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,
     }

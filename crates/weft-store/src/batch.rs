@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::past::HistoryChange;
 use crate::row::{BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Span, Timestamp};
+use crate::store::Limits;
 use crate::{BlockId, Name};
 use std::ops::Range;
 use weft_block::Rope;
@@ -38,6 +39,8 @@ pub struct Batch {
     pub xattrs: Vec<XattrChange>,
     /// Changes of what is kept of the past.
     pub history: Vec<HistoryChange>,
+    /// Other limits of the volume than before, if they change.
+    pub limits: Option<Limits>,
     /// Operations that it could not store ([`crate::log::LogAppends::carry`]), for a store whose
     /// intent log has rows.
     pub carried: Vec<u8>,

@@ -67,8 +67,8 @@ pub use row::{
     Place, Span, Timestamp,
 };
 pub use store::{
-    Applied, BlockHome, BlockStore, CommitStore, Durability, Header, Maintenance, Nth, ReadMode, RowStore, Space,
-    Store, Transaction, VolumeOptions, path_to,
+    Applied, BlockHome, BlockStore, CommitStore, Durability, Header, Limits, Maintenance, Nth, ReadMode, RowStore,
+    Space, Store, Transaction, VolumeOptions, path_to,
 };
 pub use upgrade::{Upgrade, Upgraded};
 pub use waiting::Waiting;

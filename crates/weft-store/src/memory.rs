@@ -160,8 +160,7 @@ impl Volume {
         history::apply(&mut self.past, batch, &self.rows)?;
         let of_the_past = self.past.as_ref().map(Past::blocks).unwrap_or_default();
         self.blocks.retain(|id, (_, _, refs)| *refs > 0 || of_the_past.contains(id));
-        self.header.commit = batch.commit;
-        self.header.counters = batch.counters;
+        self.header.follow(batch);
         self.commits.insert(batch.commit, commit_row(batch.commit, batch.time, batch.counters.op));
         if self.past.is_none() && self.commits.len() > COMMITS_MAX {
             self.commits.pop_first();

@@ -355,8 +355,21 @@ pub struct Header {
 impl Header {
     /// The sum of the volume's own row.
     pub(crate) fn sum(&self) -> i64 {
-        let fixed = sums::volume(self.created, &self.uuid, &self.options);
-        sums::add(fixed, sums::counters(self.commit, &self.counters))
+        sums::add(self.fixed_sum(), sums::counters(self.commit, &self.counters))
+    }
+
+    /// Has it say what it does after `batch`.
+    pub(crate) fn follow(&mut self, batch: &Batch) {
+        self.commit = batch.commit;
+        self.counters = batch.counters;
+        if let Some(limits) = batch.limits {
+            self.options.set_limits(limits);
+        }
+    }
+
+    /// The part of it that commits do not change, unless they change limits.
+    pub(crate) fn fixed_sum(&self) -> i64 {
+        sums::volume(self.created, &self.uuid, &self.options)
     }
 }
 
@@ -380,7 +393,26 @@ pub struct VolumeOptions {
     pub own_table_from: Option<u64>,
 }
 
+/// Limits of what a volume holds: those of its options that can change ([`crate::Batch::limits`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// As [`VolumeOptions::bytes_max`].
+    pub bytes_max: Option<u64>,
+    /// As [`VolumeOptions::inodes_max`].
+    pub inodes_max: Option<u64>,
+}
+
 impl VolumeOptions {
+    /// The limits among them.
+    pub fn limits(&self) -> Limits {
+        Limits { bytes_max: self.bytes_max, inodes_max: self.inodes_max }
+    }
+
+    /// Changes the limits among them.
+    pub fn set_limits(&mut self, limits: Limits) {
+        (self.bytes_max, self.inodes_max) = (limits.bytes_max, limits.inodes_max);
+    }
+
     /// Refuses options that no volume can be made with: [`Error::Unusable`].
     pub fn check(&self) -> Result<()> {
         let size = self.block_size;

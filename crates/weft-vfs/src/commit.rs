@@ -11,6 +11,7 @@ mod carried;
 mod clock_watch;
 mod excluding;
 mod history;
+mod limits;
 mod naming;
 mod syncs;
 mod time;
@@ -23,6 +24,7 @@ pub(crate) use yielding::YieldingState;
 
 use history::RoomSteps;
 pub use history::{Collected, HistoryChanged};
+pub use limits::LimitsChange;
 use syncs::Begun;
 pub(crate) use syncs::Syncs;
 

@@ -36,7 +36,7 @@ mod work;
 
 pub use asker::{Asker, Asking, MAY_READ, MAY_SEARCH, MAY_WRITE, Subject, asking_user};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use commit::{ClockJump, Collected, HistoryChanged};
+pub use commit::{ClockJump, Collected, HistoryChanged, LimitsChange};
 pub use exclusions::Exclusion;
 pub use exclusions::excluded_patterns;
 pub use latency::{Latency, LatencyHistogram};
@@ -58,7 +58,7 @@ pub use state::State;
 pub use stats::{NfsRefused, NfsStats, Report, Stats, largest, met_damage};
 pub use user::{Changed, IfExists, User};
 pub use volume::{Unapplied, UnappliedList, Vfs};
-pub use weft_store::{CommitNo, Cookie, Generation, HistoryFor, Ino, Kind, Moment, Name, OpNo, Timestamp};
+pub use weft_store::{CommitNo, Cookie, Generation, HistoryFor, Ino, Kind, Limits, Moment, Name, OpNo, Timestamp};
 pub use weft_tree::{
     Access, AllocateMode, Attributes, Caller, Credentials, DirEntry, Error, ErrorKind, FileId, Holds, MakeNode,
     Privileges, Reach, RenameMode, Result, SetAttributes, SetTime, SetXattr, Statfs, Whence, Writer, is_past,

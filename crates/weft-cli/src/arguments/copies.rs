@@ -52,6 +52,42 @@ pub struct Export {
 }
 
 #[derive(Args)]
+pub struct Put {
+    /// Files and directories, symbolic links as links; '-' stands for the standard input
+    #[arg(required = true, value_name = "FILE|DIRECTORY")]
+    pub sources: Vec<PathBuf>,
+    /// The volume, and after a colon the directory in it that they come into, made if it is
+    /// missing; with '-' the file
+    #[arg(value_name = "VOLUME[:PATH]")]
+    pub target: OsString,
+    /// Replace files that are there and are something else
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Leave out what has such a name anywhere, or such a path from the directory that holds what
+    /// is copied; as of 'weft import'
+    #[arg(long, value_name = "PATTERN", value_parser = exclusion)]
+    pub exclude: Vec<Exclusion>,
+    /// A summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Get {
+    /// The volume, and after the colon the file or directory in it
+    #[arg(required = true, value_name = "VOLUME:PATH")]
+    pub sources: Vec<OsString>,
+    /// The directory to copy into
+    pub directory: PathBuf,
+    /// The volume as it was at this moment, as of 'weft mount'
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Option<Moment>,
+    /// A summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
 pub struct Upgrade {
     /// The volume, not mounted, and unmounted cleanly
     pub volume: PathBuf,
@@ -75,6 +111,15 @@ pub struct Convert {
     #[arg(long, value_parser = layout, value_name = "LAYOUT", conflicts_with_all = ["new", "blocks"])]
     pub layout: Option<Layout>,
     /// A summary as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Compact {
+    /// The volume, in files and not mounted
+    pub volume: PathBuf,
+    /// As JSON
     #[arg(long)]
     pub json: bool,
 }

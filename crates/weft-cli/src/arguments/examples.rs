@@ -71,6 +71,34 @@ Examples:
     weft diff --at -1h --content /mnt/photos/lists
     weft diff --at @1234 --at @1240 photos.weft:2026";
 
+pub const COMPACT: &str = "\
+Examples:
+    weft compact photos.weft
+    weft compact photos.weft --json";
+
+pub const PUT: &str = "\
+Examples:
+    weft put letter.pdf ~/pictures photos.weft
+    weft put --exclude target project photos.weft:work
+    pg_dump shop | weft put - photos.weft:dumps/shop.sql";
+
+pub const GET: &str = "\
+Examples:
+    weft get photos.weft:2026/letter.pdf .
+    weft get --at yesterday photos.weft:2026 photos.weft:notes /tmp";
+
+pub const LS: &str = "\
+Examples:
+    weft ls photos.weft
+    weft ls -l photos.weft:2026
+    weft ls --at yesterday --json photos.weft:2026";
+
+pub const SET: &str = "\
+Examples:
+    weft set photos.weft size-max=10G
+    weft set /mnt/photos size-max=none inodes-max=1000000
+    weft set photos inodes-max=none --json";
+
 pub const HISTORY: &str = "\
 Examples:
     weft history photos.weft

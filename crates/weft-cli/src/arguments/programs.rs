@@ -6,12 +6,34 @@ use weft_store::Moment;
 
 #[derive(Args)]
 pub struct Cat {
-    /// Files; '-', or none, stands for the standard input. With --at: paths in a mounted volume,
-    /// there now or not, or VOLUME:PATH
+    /// Files; '-', or none, stands for the standard input. VOLUME:PATH is one in a volume, mounted or
+    /// not. With --at: paths in a mounted volume, there now or not, or VOLUME:PATH
     pub files: Vec<OsString>,
     /// The files as they were at this moment, as of 'weft mount'; also while the volume is mounted
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub at: Option<Moment>,
+}
+
+#[derive(Args)]
+pub struct Ls {
+    /// Directories and files: a volume, and after a colon a path in it
+    #[arg(required = true, value_name = "VOLUME[:PATH]")]
+    pub paths: Vec<OsString>,
+    /// Tell kind, permissions, links, owner, group, bytes and time of change, too
+    #[arg(short, long)]
+    pub long: bool,
+    /// With -l: sizes with units
+    #[arg(short = 'H', long = "human-readable", requires = "long")]
+    pub human: bool,
+    /// List directories themselves, and not what is in them
+    #[arg(short, long)]
+    pub directory: bool,
+    /// As it was at this moment, as of 'weft mount'
+    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
+    pub at: Option<Moment>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -8,11 +8,15 @@
 mod attributes;
 mod content;
 mod finish;
+mod get;
 mod unfinished;
 mod views;
 
+pub use get::run as get;
+
 use super::transfer::{
-    Claims, Directories, Directory, Place, Transfer, TreePath, What, Words, exit_code, find, in_parallel, sync_parent,
+    Claims, Directories, Directory, Place, Transfer, TreePath, What, Words, exit_code, find, find_in, in_parallel,
+    sync_parent,
 };
 use crate::arguments::Export;
 use anyhow::{Context, Result, bail, ensure};
@@ -24,7 +28,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use views::Views;
+use views::{View, Views};
 use weft_vfs::{Attributes, Caller, Cookie, DirEntry, Ino, Kind, Vfs};
 
 /// Entries listed at once.
@@ -71,17 +75,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
         claims: place.claims,
         go_on: arguments.go_on,
     };
-    let mut found = Found::default();
-    in_parallel(
-        |files| export.walk(from, files, &mut found),
-        |item: Item| {
-            export.content(&item);
-            Ok(())
-        },
-    )?;
-    export.finish.finish_all();
-    export.other_names(&found.names);
-    export.directories(&found.directories);
+    export.all(from, None)?;
     if let Err(error) = place.close() {
         transfer.end_with(&error);
     }
@@ -140,13 +134,48 @@ struct Exporter<'a> {
 
 type Sender<'a> = super::transfer::Sender<'a, Item>;
 
+/// What became of an entry that was met.
+enum Went {
+    /// It is copied, will be, or was reported.
+    On,
+    /// It is a directory: all in it is to be copied.
+    Below(TreePath, View),
+    /// The copy is to end.
+    No,
+}
+
 impl Exporter<'_> {
-    fn walk(&self, from: Attributes, files: &Sender<'_>, found: &mut Found) -> Result<()> {
+    /// Copies all that is in `from`, or one entry of it.
+    fn all(&self, from: Attributes, only: Option<&[u8]>) -> Result<()> {
+        let mut found = Found::default();
+        in_parallel(
+            |files| self.walk(from, only, files, &mut found),
+            |item: Item| {
+                self.content(&item);
+                Ok(())
+            },
+        )?;
+        self.finish.finish_all();
+        self.other_names(&found.names);
+        self.directories(&found.directories);
+        Ok(())
+    }
+
+    fn walk(&self, from: Attributes, only: Option<&[u8]>, files: &Sender<'_>, found: &mut Found) -> Result<()> {
         let mut views = Views::default();
         let view = views.below(None, &from).context("a first directory was met before")?;
         let top = self.root.top().way();
-        let mut waiting = vec![(top.clone(), from.ino, from.computed.is_some(), view)];
-        found.directories.push((top.clone(), from));
+        let mut waiting = Vec::new();
+        if let Some(name) = only {
+            let (directory, attributes) = (Arc::new(self.root.open(top)?), find_in(self.vfs, from.ino, name)?);
+            let went = self.entry((&directory, name), attributes, (&mut views, &view), files, found)?;
+            if let Went::Below(below, view) = went {
+                waiting.push((below, attributes.ino, attributes.computed.is_some(), view));
+            }
+        } else {
+            waiting.push((top.clone(), from.ino, from.computed.is_some(), view));
+            found.directories.push((top.clone(), from));
+        }
         while let Some((way, ino, is_view, view)) = waiting.pop() {
             let directory = match self.root.open(&way) {
                 Ok(directory) => Arc::new(directory),
@@ -172,34 +201,53 @@ impl Exporter<'_> {
                     let Some(attributes) = self.attributes(&directory, ino, is_view, &entry, attributes) else {
                         continue;
                     };
-                    match attributes.kind {
-                        Kind::Directory => {
-                            let Some(view) = views.below(Some(&view), &attributes) else {
-                                self.met_before(&directory, name, attributes.ino);
-                                continue;
-                            };
-                            if self.directory(&directory, name) {
-                                let below = way.below(name);
-                                found.directories.push((below.clone(), attributes));
-                                waiting.push((below, attributes.ino, attributes.computed.is_some(), view));
-                            }
+                    match self.entry((&directory, name), attributes, (&mut views, &view), files, found)? {
+                        Went::On => {}
+                        Went::Below(below, view) => {
+                            waiting.push((below, attributes.ino, attributes.computed.is_some(), view));
                         }
-                        _ if attributes.nlink > 1 && !found.met.insert(attributes.ino) => {
-                            let first = First { directory: way.clone(), name: name.to_vec() };
-                            found.names.push((first, attributes));
-                        }
-                        Kind::File | Kind::Transformation => {
-                            let item = Item { directory: directory.clone(), name: name.to_vec(), attributes };
-                            if !files.send(item)? {
-                                return Ok(());
-                            }
-                        }
-                        _ => self.special(&directory, name, &attributes),
+                        Went::No => return Ok(()),
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    /// Copies an entry of the directory whose `view` is known, or has it copied.
+    fn entry(
+        &self,
+        (directory, name): (&Arc<Directory>, &[u8]),
+        attributes: Attributes,
+        (views, view): (&mut Views, &View),
+        files: &Sender<'_>,
+        found: &mut Found,
+    ) -> Result<Went> {
+        match attributes.kind {
+            Kind::Directory => {
+                let Some(view) = views.below(Some(view), &attributes) else {
+                    self.met_before(directory, name, attributes.ino);
+                    return Ok(Went::On);
+                };
+                if self.directory(directory, name) {
+                    let below = directory.way().below(name);
+                    found.directories.push((below.clone(), attributes));
+                    return Ok(Went::Below(below, view));
+                }
+            }
+            _ if attributes.nlink > 1 && !found.met.insert(attributes.ino) => {
+                let first = First { directory: directory.way().clone(), name: name.to_vec() };
+                found.names.push((first, attributes));
+            }
+            Kind::File | Kind::Transformation => {
+                let item = Item { directory: directory.clone(), name: name.to_vec(), attributes };
+                if !files.send(item)? {
+                    return Ok(Went::No);
+                }
+            }
+            _ => self.special(directory, name, &attributes),
+        }
+        Ok(Went::On)
     }
 
     /// Reports a directory that was met on the way to itself, or by another name.

@@ -200,15 +200,15 @@ pub(super) fn ordered(
     if let Some(daemon) = daemons::using(volume)? {
         return daemon.order(order);
     }
-    changed(volume, alone)
+    changed(volume, alone).map(|commit| commit.0)
 }
 
-/// Opens `volume`, which no daemon uses, and has `change` made. Returns the commit.
-fn changed(volume: &Path, change: impl FnOnce(&Vfs) -> weft_vfs::Result<CommitNo>) -> Result<u64> {
+/// Opens `volume`, which no daemon uses, and has `change` made. Returns what that does.
+pub(super) fn changed<T>(volume: &Path, change: impl FnOnce(&Vfs) -> weft_vfs::Result<T>) -> Result<T> {
     let opened = Opened::open(volume, Settings::default(), OpenOptions::default())?;
     let changed = change(&opened.vfs);
     opened.close()?;
-    Ok(changed?.0)
+    Ok(changed?)
 }
 
 /// `text` as a part of what a daemon is asked for.

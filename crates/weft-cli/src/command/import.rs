@@ -5,6 +5,9 @@
 
 mod attributes;
 mod content;
+mod put;
+
+pub use put::run as put;
 
 use super::transfer::{Directories, Directory, Place, Transfer, TreePath, What, Words, exit_code, in_parallel};
 use crate::arguments::Import;
@@ -56,6 +59,7 @@ fn import(arguments: &Import) -> Result<ExitCode> {
         vfs: &place.opened.vfs,
         transfer: &transfer,
         root,
+        only: None,
         overwrite: arguments.overwrite,
         excluded: &arguments.exclude,
         named: Mutex::default(),
@@ -107,6 +111,8 @@ struct Importer<'a> {
     vfs: &'a Vfs,
     transfer: &'a Transfer,
     root: Directories,
+    /// The only entry of that directory to be copied, if not all of them are.
+    only: Option<Vec<u8>>,
     overwrite: bool,
     /// Patterns of what is left out.
     excluded: &'a [Exclusion],
@@ -190,11 +196,16 @@ impl Importer<'_> {
     fn walk(&self, target: Ino, files: &Sender<'_>, found: &mut Found) -> Result<()> {
         let top = self.root.top().way();
         let mut waiting = vec![(top.clone(), target)];
-        if target != Ino::ROOT {
+        // Otherwise the target is no copy of it.
+        if target != Ino::ROOT && self.only.is_none() {
             found.directories.push((top.clone(), target));
         }
         while let Some((way, parent)) = waiting.pop() {
-            let listed = self.root.open(&way).and_then(|directory| Ok((directory.names()?, directory)));
+            let only = self.only.clone().filter(|_| way.is_top());
+            let listed = self.root.open(&way).and_then(|directory| {
+                let names = only.map_or_else(|| directory.names(), |only| Ok(vec![only]))?;
+                Ok((names, directory))
+            });
             let (names, directory) = match listed {
                 Ok((names, directory)) => (names, Arc::new(directory)),
                 Err(error) => {

@@ -2,12 +2,14 @@
 
 mod cat;
 mod grep;
+mod ls;
 mod permute;
 mod sum;
 mod wc;
 
 pub use cat::cat;
 pub use grep::grep;
+pub use ls::ls;
 pub use permute::permute;
 pub use sum::sum;
 pub use wc::wc;

@@ -141,11 +141,16 @@ fn settings(claims: Option<&Claims>, read_only: bool, at: Option<&Moment>) -> Se
 /// Returns a path in JSON. A path that is no UTF-8 is also given in `path_hex`, as its text is not
 /// exact.
 pub fn path_as_json(path: &[u8]) -> serde_json::Map<String, Value> {
+    bytes_as_json("path", path)
+}
+
+/// The same of other bytes, as the member `called`.
+pub fn bytes_as_json(called: &str, bytes: &[u8]) -> serde_json::Map<String, Value> {
     let mut value = serde_json::Map::new();
-    value.insert("path".into(), String::from_utf8_lossy(path).into());
-    if std::str::from_utf8(path).is_err() {
-        let hex: String = path.iter().map(|byte| format!("{byte:02x}")).collect();
-        value.insert("path_hex".into(), hex.into());
+    value.insert(called.into(), String::from_utf8_lossy(bytes).into());
+    if std::str::from_utf8(bytes).is_err() {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        value.insert(format!("{called}_hex"), hex.into());
     }
     value
 }
@@ -154,16 +159,24 @@ pub fn path_as_json(path: &[u8]) -> serde_json::Map<String, Value> {
 pub fn find(vfs: &Vfs, names: &[Vec<u8>]) -> Result<Attributes> {
     let mut found = vfs.attributes(Ino::ROOT)?;
     for (depth, name) in names.iter().enumerate() {
-        found = vfs.lookup(Caller::ROOT, found.ino, name).map_err(|error| {
-            let path = shown::bytes(&names[..=depth].join(&b'/'));
-            let what = match error.kind() {
-                ErrorKind::NotFound => format!("there is no {path} in the volume"),
-                _ => format!("cannot look up {path} in the volume"),
-            };
-            anyhow::Error::new(error).context(what)
-        })?;
+        let looked_up = vfs.lookup(Caller::ROOT, found.ino, name);
+        found = looked_up.map_err(|error| not_found(error, &names[..=depth].join(&b'/')))?;
     }
     Ok(found)
+}
+
+/// Finds the entry `name` of the directory `parent`.
+pub fn find_in(vfs: &Vfs, parent: Ino, name: &[u8]) -> Result<Attributes> {
+    vfs.lookup(Caller::ROOT, parent, name).map_err(|error| not_found(error, name))
+}
+
+fn not_found(error: weft_vfs::Error, path: &[u8]) -> anyhow::Error {
+    let path = shown::bytes(path);
+    let what = match error.kind() {
+        ErrorKind::NotFound => format!("there is no {path} in the volume"),
+        _ => format!("cannot look up {path} in the volume"),
+    };
+    anyhow::Error::new(error).context(what)
 }
 
 /// Returns the names in a path that begins in some directory and does not leave it.

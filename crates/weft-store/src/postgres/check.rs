@@ -97,7 +97,7 @@ fn check_tables(
     let mut findings = check_copy(&path, options.repair, elsewhere, progress)?;
     if let Some(lease) = lease {
         copy.compare_with(&before)?;
-        let fixed = sums::volume(header.created, &header.uuid, &header.options);
+        let fixed = header.fixed_sum();
         repair::write_back(&copy, &tables, &mut blocks.borrow_mut(), (lease.epoch(), fixed))?;
     }
     findings.extend(tables.findings(lease.is_some()));

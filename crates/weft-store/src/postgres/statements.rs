@@ -226,6 +226,7 @@ statements! {
     );
     FORGET_COMMITS = "DELETE FROM commits WHERE number <= $1";
 
+    SET_LIMITS = "UPDATE volume SET bytes_max = $1::bigint, inodes_max = $2::bigint WHERE id = 1";
     SET_LAYOUT = "UPDATE volume SET own_table_from = $1::bigint, sum = $2 WHERE id = 1";
     LAST_OWNER = "SELECT coalesce(max(owner), 0) FROM blocks";
     OWNERS = "SELECT DISTINCT owner FROM blocks WHERE owner > $1 ORDER BY owner LIMIT $2";

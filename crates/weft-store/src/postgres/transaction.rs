@@ -89,17 +89,14 @@ impl Transaction for PostgresTransaction<'_> {
             // What it would have removed may still be there.
             self.store.has_intents.store(true, Ordering::Relaxed);
         }
-        let Committed { commit, known, empty, keeps_history } =
+        let Committed { commit, known, empty, keeps_history, sum } =
             written.map_err(|error| self.writer.interrupted(error))?;
-        {
-            let mut header = self.store.header.lock();
-            header.commit = batch.commit;
-            header.counters = batch.counters;
-        }
+        self.store.header.lock().follow(batch);
         let touched = std::mem::take(&mut self.touched);
         let writer = &mut *self.writer;
         writer.known = known;
         writer.keeps_history = keeps_history;
+        writer.sum = sum;
         writer.last = Some(commit);
         writer.fresh = Ino(batch.counters.next_id);
         writer.keep_tables(touched, empty);

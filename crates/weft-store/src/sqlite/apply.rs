@@ -27,7 +27,7 @@ use crate::log::{Behind, Loss};
 use crate::past::History;
 use crate::references::{ExtentPlan, References};
 use crate::row::{CommitNo, CommitRow, Ino, NameRow, Place};
-use crate::store::{Durability, Header};
+use crate::store::{Durability, Header, Limits};
 use crate::sums;
 use rusqlite::{Connection, OptionalExtension};
 use std::path::{Path, PathBuf};
@@ -99,6 +99,8 @@ pub(super) struct Written {
     freed: FreedSpace,
     /// The history from then on.
     history: Option<History>,
+    /// The sum from then on of what commits do not change in the volume's row.
+    sum: i64,
 }
 
 /// The rows and blocks that a commit writes.
@@ -160,7 +162,7 @@ impl Writer {
             reclaimer,
             segments: segments.cloned(),
             block_size: u64::from(options.block_size),
-            sum: sums::volume(header.created, &header.uuid, options),
+            sum: header.fixed_sum(),
             digester: options.digests.then(|| Digester::new(zeros.clone())),
         })
     }
@@ -279,12 +281,13 @@ impl Writer {
     /// Ends the transaction, whose blocks end at `tail`; `written` is what [`Writer::write_rows`]
     /// told.
     pub(super) fn commit(&mut self, written: Written, tail: Tail) -> Result<()> {
-        let Written { freed, history } = written;
+        let Written { freed, history, sum } = written;
         let committed = self.connection.execute_batch("COMMIT").map_err(failed);
         self.in_doubt |= committed.is_err();
         committed?;
         self.tail = tail;
         self.history = history;
+        self.sum = sum;
         self.next_freed += i64::try_from(freed.rows.len() + freed.noted.len()).unwrap_or(i64::MAX);
         self.noted.extend(&freed.noted);
         self.unnoted.clear();
@@ -336,8 +339,9 @@ impl Writer {
         let history = retaining::change(connection, self.history.clone(), batch, &mut references)?;
         let freed = extents::settle(connection, &references)?;
         let freed = self.write_segments(blocks, &freed, tail)?;
-        self.write_counters(batch, history.as_ref())?;
-        Ok(Written { freed, history })
+        let sum = batch.limits.map_or(Ok(self.sum), |limits| self.set_limits(limits))?;
+        self.write_counters(batch, sum, history.as_ref())?;
+        Ok(Written { freed, history, sum })
     }
 
     fn write_inodes(
@@ -517,7 +521,21 @@ impl Writer {
         Ok(())
     }
 
-    fn write_counters(&self, batch: &Batch, history: Option<&History>) -> Result<()> {
+    /// Writes other limits of the volume; returns the sum of what commits do not change in its row.
+    fn set_limits(&self, limits: Limits) -> Result<i64> {
+        let mut header = super::open::read_header(&self.connection)?;
+        header.options.set_limits(limits);
+        let mut set = self
+            .connection
+            .prepare_cached("UPDATE volume SET bytes_max = ?1, inodes_max = ?2 WHERE id = 1")
+            .map_err(failed)?;
+        set.execute((limits.bytes_max.map(sql), limits.inodes_max.map(sql))).map_err(failed)?;
+        Ok(header.fixed_sum())
+    }
+
+    /// Writes the counters, and the row of the commit; `sum` is of what commits do not change in
+    /// the volume's row.
+    fn write_counters(&self, batch: &Batch, sum: i64, history: Option<&History>) -> Result<()> {
         let counters = &batch.counters;
         let statement = "UPDATE volume SET number = ?1, op = ?2, next_id = ?3, next_block = ?4, epoch = ?5, \
                          bytes_used = ?6, inodes_used = ?7, sum = ?8 WHERE id = 1 AND number = ?1 - 1";
@@ -533,7 +551,7 @@ impl Writer {
                 sql(counters.epoch),
                 sql(counters.bytes_used),
                 sql(counters.inodes_used),
-                sums::add(self.sum, sums::counters(batch.commit, counters)),
+                sums::add(sum, sums::counters(batch.commit, counters)),
             ))
             .map_err(failed)?;
         if changed != 1 {

@@ -110,7 +110,7 @@ pub(super) fn convert_as(
 }
 
 /// Refuses a volume with operations that were synced but not committed: they are in no row yet.
-fn refuse_waiting_operations(layout: &Layout, header: &Header) -> Result<()> {
+pub(super) fn refuse_waiting_operations(layout: &Layout, header: &Header) -> Result<()> {
     let unclean = |why: &str| {
         let volume = layout.volume.display();
         Error::Unusable(format!("{volume} was not unmounted cleanly and {why}; mount and unmount it first"))

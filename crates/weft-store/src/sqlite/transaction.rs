@@ -114,11 +114,7 @@ impl Transaction for SqliteTransaction<'_> {
             self.writer.has_failed(&error);
             return Err(error);
         }
-        {
-            let mut header = self.store.header.lock();
-            header.commit = batch.commit;
-            header.counters = batch.counters;
-        }
+        self.store.header.lock().follow(batch);
         *self.store.history.lock() = self.writer.history().cloned();
         self.store.readers.end_transactions();
         let durability = self.durability;

@@ -29,6 +29,7 @@ pub enum Change {
     Share { ino: u8, index: u8, which: u8 },
     Clear { ino: u8, start: u8, end: Option<u8> },
     Xattr { ino: u8, name: u8, value: Option<Vec<u8>> },
+    Limits { bytes_max: Option<u64>, inodes_max: Option<u64> },
 }
 
 /// Changes of one batch.
@@ -50,6 +51,8 @@ pub fn changes() -> impl Strategy<Value = Vec<Change>> {
             .prop_map(|(ino, start, end)| Change::Clear { ino, start, end }),
         2 => (ino(), 0..4u8, proptest::option::of(bytes()))
             .prop_map(|(ino, name, value)| Change::Xattr { ino, name, value }),
+        1 => (proptest::option::of(1..1_u64 << 63), proptest::option::of(1..1_u64 << 63))
+            .prop_map(|(bytes_max, inodes_max)| Change::Limits { bytes_max, inodes_max }),
     ];
     proptest::collection::vec(change, 0..12)
 }
@@ -106,6 +109,9 @@ impl Fit<'_> {
     fn add(&mut self, change: &Change, removed: &BTreeSet<Ino>) {
         match change {
             Change::RemoveInode { .. } => {}
+            Change::Limits { bytes_max, inodes_max } => {
+                self.batch.limits = Some(Limits { bytes_max: *bytes_max, inodes_max: *inodes_max });
+            }
             Change::Inode { ino: i, size, inline, nlink } => {
                 if !removed.contains(&ino(*i)) && self.first("fileatt", ino(*i), b"") {
                     self.batch.inodes.push(InodeChange::Put(inode(ino(*i), *size, inline.as_deref(), *nlink)));

@@ -3,6 +3,7 @@
 mod accepted;
 mod attributes_gone;
 mod check;
+mod compact;
 mod compare;
 mod contract;
 mod convert;

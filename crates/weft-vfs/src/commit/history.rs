@@ -84,6 +84,17 @@ impl Vfs {
         &self,
         make: impl FnOnce(&Header, Timestamp) -> Result<Vec<HistoryChange>>,
     ) -> Result<HistoryChanged> {
+        self.after_all(|header, time| {
+            let history = make(header, time)?;
+            if history.is_empty() { Ok(None) } else { self.commit_history(header, time, history).map(Some) }
+        })
+    }
+
+    /// Commits all that was changed, durably, then has `commit` make the next one, if it does.
+    pub(super) fn after_all(
+        &self,
+        commit: impl FnOnce(&Header, Timestamp) -> Result<Option<CommitNo>>,
+    ) -> Result<HistoryChanged> {
         if self.options.read_only {
             return Err(ErrorKind::ReadOnly.into());
         }
@@ -91,12 +102,7 @@ impl Vfs {
         let mut turn = self.committing.lock();
         self.commit_pending(&mut turn, target)?;
         let header = self.store.header()?;
-        let time = self.commit_time();
-        let history = make(&header, time)?;
-        let made = match history.is_empty() {
-            true => None,
-            false => Some(self.commit_history(&header, time, history)?),
-        };
+        let made = commit(&header, self.commit_time())?;
         drop(turn);
         self.name_commit(target)?;
         self.refuse_lost()?;
@@ -105,18 +111,25 @@ impl Vfs {
 
     /// Commits `history` and nothing else. Returns the commit. The caller has the turn to commit.
     fn commit_history(&self, header: &Header, time: Timestamp, history: Vec<HistoryChange>) -> Result<CommitNo> {
-        let (commit, counters) = (header.commit.next(), header.counters);
         let is_for_others = |change: &HistoryChange| matches!(change, HistoryChange::Keep(..) | HistoryChange::End);
         let changes_readers = history.iter().any(is_for_others);
         let changes_pinned = history.iter().any(changes_pinned);
-        let batch = Batch { commit, time, counters, history, ..Batch::default() };
-        self.commit_latency.time(|| self.store.apply(&batch, Durability::Durable))?;
+        let commit = self.commit_apart(header, Batch { time, history, ..Batch::default() })?;
         if changes_pinned {
             self.forget_yieldable();
         }
         if changes_readers {
             self.history_changed()?;
         }
+        Ok(commit)
+    }
+
+    /// Commits `batch`, which has no rows of the tree, after the commit of `header`. Returns the
+    /// commit. The caller has the turn to commit.
+    pub(super) fn commit_apart(&self, header: &Header, batch: Batch) -> Result<CommitNo> {
+        let (commit, counters, time) = (header.commit.next(), header.counters, batch.time);
+        let batch = Batch { commit, counters, ..batch };
+        self.commit_latency.time(|| self.store.apply(&batch, Durability::Durable))?;
         let mut state = self.state.lock();
         state.last_commit = (commit, Some(time));
         state.durable = state.durable.max(state.committed);

@@ -2,10 +2,12 @@
 
 use super::each_file;
 use crate::arguments::Cat;
+use crate::command::reading;
 use crate::command::subject::{self, Subject};
 use crate::command::transfer::Place;
 use crate::failure::{one_line, usage};
 use crate::input::STANDARD_INPUT;
+use crate::named::volume_and_path;
 use crate::shown;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
@@ -27,14 +29,28 @@ pub fn cat(arguments: &Cat) -> Result<ExitCode> {
 /// Writes files as they are. The kernel moves bytes without a copy where it can
 /// (copy_file_range(2), splice(2)).
 fn present(arguments: &Cat) -> ExitCode {
-    let mut stdout = stdout().lock();
     each_file("cat", &arguments.files, |file| {
+        let mut stdout = stdout().lock();
         let copied = match file == STANDARD_INPUT {
             true => io::copy(&mut stdin(), &mut stdout),
-            false => io::copy(&mut File::open(file)?, &mut stdout),
+            false => match volume_and_path(file) {
+                Some(_) => return in_volume(file).map_err(|error| io::Error::other(one_line(&error))),
+                None => io::copy(&mut File::open(file)?, &mut stdout),
+            },
         };
         copied.map(|_| ())
     })
+}
+
+/// Writes a file of a volume.
+fn in_volume(file: &OsStr) -> Result<()> {
+    let place = reading::open(file, None)?;
+    subject::read(&place.opened.vfs, &place.path, print)?;
+    place.close()
+}
+
+fn print(bytes: &[u8]) -> Result<()> {
+    stdout().lock().write_all(bytes).context("the standard output cannot be written")
 }
 
 /// Writes files as they were at a moment. Reports failures, and goes on with the others.
@@ -72,10 +88,7 @@ impl Past<'_> {
             Some(open) => self.open.insert(open),
             None => self.open.insert((subject.named.clone(), subject.open_at(self.at)?)),
         };
-        let mut stdout = stdout().lock();
-        subject::read(&place.opened.vfs, &subject.names()?, |bytes| {
-            stdout.write_all(bytes).context("the standard output cannot be written")
-        })
+        subject::read(&place.opened.vfs, &subject.names()?, print)
     }
 
     fn close(&mut self) -> Result<()> {

@@ -10,7 +10,7 @@ use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::history::kept::COMMITS_KEPT;
 use crate::overlay::Changes;
-use crate::postgres::connection::Call;
+use crate::postgres::connection::{Call, Parameter};
 use crate::postgres::digests::Known;
 use crate::postgres::keep::{Age, Keeping, Replaced};
 use crate::postgres::read::int;
@@ -33,6 +33,8 @@ pub(super) struct Committed {
     /// Owners whose own tables are to be dropped.
     pub(super) empty: BTreeSet<Ino>,
     pub(super) keeps_history: bool,
+    /// The sum from then on of what commits do not change in the volume's row.
+    pub(super) sum: i64,
 }
 
 impl PostgresTransaction<'_> {
@@ -51,12 +53,23 @@ impl PostgresTransaction<'_> {
         let same = if history.keeps { self.same_inodes(batch, &changes, &mut known)? } else { Same::default() };
         let commit = self.commit_row(batch, root);
         self.kept.clear();
-        let first = own_calls.into_iter().chain(std::mem::take(&mut history.calls)).collect();
+        let (sum, limits_call) = self.limits(batch);
+        let first = own_calls.into_iter().chain(std::mem::take(&mut history.calls)).chain(limits_call).collect();
         let calls = self.send_rows(batch, &changes, (&plan, &new_rows), (first, &same, history.keeps))?;
-        self.end(batch, calls, &commit, history.is_on)?;
+        self.end(batch, calls, (&commit, sum), history.is_on)?;
         self.learn_ages(batch, &changes, (&same, history.is_on), &mut known);
         known.learn(changes);
-        Ok(Committed { commit, known, empty, keeps_history: history.is_on })
+        Ok(Committed { commit, known, empty, keeps_history: history.is_on, sum })
+    }
+
+    /// Returns the sum of what commits do not change in the volume's row, as it is from `batch` on,
+    /// and the call that sets its limits.
+    fn limits(&self, batch: &Batch) -> (i64, Option<Call>) {
+        let Some(limits) = batch.limits else { return (self.writer.sum, None) };
+        let mut header = self.store.header.lock().clone();
+        header.options.set_limits(limits);
+        let columns: Vec<Parameter> = vec![Box::new(limits.bytes_max.map(int)), Box::new(limits.inodes_max.map(int))];
+        (header.fixed_sum(), Some(Call::new(sql::SET_LIMITS, columns)))
     }
 
     /// Returns the inodes whose rows `batch` puts with another access time at most, with the
@@ -117,12 +130,18 @@ impl PostgresTransaction<'_> {
     }
 
     /// Sends `calls` with those that end the commit, and forget old ones while history is off.
-    fn end(&mut self, batch: &Batch, mut calls: Vec<Call>, commit: &CommitRow, keeps_history: bool) -> Result<()> {
+    fn end(
+        &mut self,
+        batch: &Batch,
+        mut calls: Vec<Call>,
+        (commit, sum): (&CommitRow, i64),
+        keeps_history: bool,
+    ) -> Result<()> {
         calls.extend(self.log_calls(batch));
         calls.extend(self.fence_calls());
         let forgotten = CommitNo(batch.commit.0.saturating_sub(COMMITS_KEPT));
         let forgotten = Some(forgotten).filter(|_| !keeps_history);
-        calls.extend(write::end(batch, commit, (self.writer.epoch, self.writer.sum), forgotten));
+        calls.extend(write::end(batch, commit, (self.writer.epoch, sum), forgotten));
         let connection = self.writer.connection();
         connection.take_warning();
         match connection.query_all(WHAT, &calls) {

@@ -11,7 +11,6 @@ use crate::postgres::own::{self, OwnTables};
 use crate::postgres::{past, read};
 use crate::row::{CommitRow, Ino};
 use crate::store::Header;
-use crate::sums;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -72,7 +71,7 @@ impl Writer {
             known: Known::default(),
             last,
             epoch,
-            sum: sums::volume(header.created, &header.uuid, &header.options),
+            sum: header.fixed_sum(),
             block_size: u64::from(header.options.block_size),
             fresh: Ino(header.counters.next_id),
             digester: header.options.digests.then(|| Digester::new(zeros)),
@@ -92,6 +91,7 @@ impl Writer {
         store.confirm(self.connection())?;
         let header = read::header(self.connection())?;
         self.last = read::last_commit(self.connection(), header.commit)?;
+        self.sum = header.fixed_sum();
         self.keeps_history = past::is_on(self.connection())?;
         self.fresh = Ino(header.counters.next_id);
         self.known = Known::default();

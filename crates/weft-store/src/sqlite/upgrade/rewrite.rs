@@ -1,125 +1,31 @@
-//! Rewrite of a database, in a file that then takes its place.
+//! The rows of a database of an older format, written anew as this format has them.
 
 use super::super::check::refuse_damaged_rows;
-use super::super::connection::{Access, uri};
+use super::super::connection::uri;
 use super::super::digests::Rows;
 use super::super::held::Held;
-use super::super::layout::{Layout, beside, remove_database, remove_file};
+use super::super::layout::Layout;
 use super::super::read::unsigned;
+use super::super::replacing::Rewriting;
 use super::super::scan::{Scan, go_on};
 use super::super::schema::{self, APPLICATION_ID};
 use super::super::sums::{self, ALL};
 use super::extents;
 use super::{NEW_TABLES, VERSION_TABLES, WITH_COUNTS, WITH_VERSIONS, WITHOUT_SUMS, failed};
 use crate::FORMAT;
-use crate::copies::sync_directory;
 use crate::digests::{Digester, ZeroValues};
 use crate::error::{Error, Result};
-use crate::files;
 use crate::finding::Progress;
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
-use std::fs::{File, Permissions};
-use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::Io { what, path: path.into(), source }
-}
-
-/// The attribute of a database that an upgrade is writing.
-const UNFINISHED: &str = "user.weft.unfinished";
-
 /// Rewrites the database of `layout`, of `format` and with no commit in its write-ahead log. `old`
-/// is its file. Interrupted anywhere, it leaves the old database or the new one; a file that is not
-/// whole is no volume, and the next upgrade removes it.
+/// is its file.
 pub(super) fn rewrite(layout: &Layout, old: &File, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    let new = beside(&layout.database, "-upgrade");
-    remove_left(&new, &layout.database)?;
-    make(&new)?;
-    let filled = fill(&new, layout, format, progress).and_then(|()| {
-        let file = files::open(files::options().read(true).write(true), &new).map_err(io("cannot open", &new))?;
-        belong_like(old, &file).map_err(io("cannot give the owner and permissions of the database to", &new))?;
-        let _ = fremovexattr(&file, UNFINISHED);
-        file.sync_all().map_err(io("cannot sync", &new))
-    });
-    if let Err(error) = filled.and_then(|()| take_place(layout, &new, progress)) {
-        // The error is what the user must see.
-        let _ = remove_database(&new);
-        return Err(error);
-    }
-    Ok(())
-}
-
-/// Removes the file at `new` if it is what an upgrade of the database `old` left that was killed:
-/// not whole yet, or the same moment of the same volume. Errors: it is anything else.
-fn remove_left(new: &Path, old: &Path) -> Result<()> {
-    let others = |path: &Path| {
-        Error::Unusable(format!(
-            "{} exists, and is not what an upgrade left that was ended: the new database gets the name {} until it takes \
-             the place of the old one; move the file away, with what belongs to it",
-            path.display(),
-            new.display()
-        ))
-    };
-    let file = match files::open(files::options().read(true), new) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let beside = ["-wal", "-shm", "-journal"].map(|suffix| beside(new, suffix));
-            let left = beside.iter().find(|path| path.symlink_metadata().is_ok());
-            return left.map_or(Ok(()), |left| Err(others(left)));
-        }
-        file => file.map_err(io("cannot open", new))?,
-    };
-    let is_empty = file.metadata().map_err(io("cannot look at", new))?.len() == 0;
-    let is_begun = fgetxattr(&file, UNFINISHED, &mut [0; 8][..]).is_ok();
-    if is_empty || is_begun || is_same_moment(new, old) {
-        return remove_database(new);
-    }
-    Err(others(new))
-}
-
-/// True if two databases are volumes of the same commit, as far as all formats tell.
-fn is_same_moment(one: &Path, other: &Path) -> bool {
-    let moment = |path: &Path| {
-        let connection = super::connect(path, 1, Access::Immutable).ok()?;
-        let moment = "SELECT created, number, op, next_id, next_block FROM volume";
-        let read = |row: &rusqlite::Row<'_>| {
-            (0..5).map(|column| row.get::<_, i64>(column)).collect::<rusqlite::Result<Vec<_>>>()
-        };
-        connection.query_row(moment, (), read).ok()
-    };
-    moment(one).is_some_and(|one| moment(other) == Some(one))
-}
-
-/// Gives `new` the owner and permissions of `old`.
-fn belong_like(old: &File, new: &File) -> std::io::Result<()> {
-    let (old, made) = (old.metadata()?, new.metadata()?);
-    if (old.uid(), old.gid()) != (made.uid(), made.gid()) {
-        fchown(new, Some(old.uid()), Some(old.gid()))?;
-    }
-    new.set_permissions(Permissions::from_mode(old.mode() & 0o7777))
-}
-
-/// Puts `new`, which is on the disk, where the database of `layout` is.
-fn take_place(layout: &Layout, new: &Path, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-    // They belong to the old file, and nothing is in them.
-    remove_file(&layout.wal())?;
-    remove_file(&beside(&layout.database, "-shm"))?;
-    progress(Progress { step: "replacing the database", done: 0, total: 1 });
-    std::fs::rename(new, &layout.database).map_err(io("cannot rename", new))?;
-    sync_directory(files::parent_of(&layout.database))?;
-    progress(Progress { step: "replacing the database", done: 1, total: 1 });
-    Ok(())
-}
-
-/// Makes the empty file `new`, marked as what an upgrade is writing.
-fn make(new: &Path) -> Result<()> {
-    let made = files::open(files::options().write(true).create_new(true), new).map_err(io("cannot make", new))?;
-    // Where files have no attributes, the user who ends an upgrade has to remove the file.
-    let _ = fsetxattr(&made, UNFINISHED, b"1", XattrFlags::empty());
-    Ok(())
+    let rewriting = Rewriting { by: "an upgrade", suffix: "-upgrade" };
+    rewriting.replace((layout, old), |new, progress| fill(new, layout, format, progress), progress)
 }
 
 fn fill(new: &Path, layout: &Layout, format: u32, progress: &mut dyn FnMut(Progress)) -> Result<()> {
