@@ -5,6 +5,7 @@ use crate::past::HistoryChange;
 use crate::row::{BlockRef, CommitNo, Ino, InodeRow, NameRow, OpNo, Place, Span, Timestamp};
 use crate::store::Limits;
 use crate::{BlockId, Name};
+use rustc_hash::FxHashSet;
 use std::ops::Range;
 use weft_block::Rope;
 use weft_digest::{Digest, Hashed, Parts, Value};
@@ -65,6 +66,20 @@ impl Batch {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Inodes of which other rows change than their own: extents, extended attributes, entries and
+    /// names. Their own rows are of this commit even if they are put as they were: two changes may
+    /// have one time by the clock, and what tells versions apart is the row.
+    pub(crate) fn touched(&self) -> FxHashSet<Ino> {
+        let extents = self.extents.iter().map(|change| match change {
+            ExtentChange::Put { ino, .. } | ExtentChange::Clear { ino, .. } => *ino,
+        });
+        let names = self.names.iter().flat_map(|change| match change {
+            NameChange::Put(row) => [row.parent, row.ino],
+            NameChange::Remove { parent, .. } => [*parent; 2],
+        });
+        extents.chain(names).chain(self.xattrs.iter().map(|change| change.ino)).collect()
     }
 
     /// The inodes that it removes.

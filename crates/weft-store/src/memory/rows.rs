@@ -71,9 +71,10 @@ impl Rows {
     }
 
     pub(super) fn apply_inodes(&mut self, batch: &Batch) {
+        let touched = batch.touched();
         for change in &batch.inodes {
             match change {
-                InodeChange::Put(row) => self.put_inode(row, batch.commit),
+                InodeChange::Put(row) => self.put_inode(row, batch.commit, touched.contains(&row.ino)),
                 InodeChange::Remove(ino) => {
                     self.inodes.remove(ino);
                     self.xattrs.retain(|(owner, _), _| owner != ino);
@@ -82,9 +83,11 @@ impl Rows {
         }
     }
 
-    fn put_inode(&mut self, row: &InodeRow, commit: CommitNo) {
+    fn put_inode(&mut self, row: &InodeRow, commit: CommitNo, is_touched: bool) {
         let before = self.inodes.get(&row.ino);
-        let since = before.filter(|(before, _)| is_same_version(before, row)).map_or(commit, |(_, since)| *since);
+        let since = before
+            .filter(|(before, _)| !is_touched && is_same_version(before, row))
+            .map_or(commit, |(_, since)| *since);
         self.inodes.insert(row.ino, (row.clone(), since));
     }
 

@@ -30,6 +30,7 @@ use crate::row::{CommitNo, CommitRow, Ino, NameRow, Place};
 use crate::store::{Durability, Header, Limits};
 use crate::sums;
 use rusqlite::{Connection, OptionalExtension};
+use rustc_hash::FxHashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -316,7 +317,8 @@ impl Writer {
     pub(super) fn write_rows(&self, new: &NewRows<'_>) -> Result<Written> {
         let NewRows { batch, blocks, tail, wait } = *new;
         let connection = &self.connection;
-        let keeping = self.history.as_ref().map(|_| Keeping::new(connection, batch.commit)).transpose()?;
+        let touched = if self.history.is_some() { batch.touched() } else { FxHashSet::default() };
+        let keeping = self.history.as_ref().map(|_| Keeping::new(connection, batch.commit, &touched)).transpose()?;
         // A damaged volume may have extents of inodes that are new by its counters.
         let plan = ExtentPlan::of(batch, Ino(u64::MAX), |block| Ok(block.id))?;
         let mut references = References::default();

@@ -81,14 +81,37 @@ struct Moment {
     commit: CommitNo,
     state: State,
     digests: Vec<Option<Digest>>,
+    /// Inodes whose rows were put together with other rows of theirs, so that they are of this
+    /// commit whatever they say.
+    anew: BTreeSet<Ino>,
 }
 
-fn moment(store: &dyn Store) -> Moment {
+/// The inodes that `batch` puts and of which it changes more than that.
+fn anew(batch: &Batch) -> BTreeSet<Ino> {
+    let is_changed = |ino: Ino| {
+        let extents = batch.extents.iter().any(|change| match change {
+            ExtentChange::Put { ino: of, .. } | ExtentChange::Clear { ino: of, .. } => *of == ino,
+        });
+        let names = batch.names.iter().any(|change| match change {
+            NameChange::Put(row) => row.parent == ino || row.ino == ino,
+            NameChange::Remove { parent, .. } => *parent == ino,
+        });
+        extents || names || batch.xattrs.iter().any(|change| change.ino == ino)
+    };
+    let put = batch.inodes.iter().filter_map(|change| match change {
+        InodeChange::Put(row) => Some(row.ino),
+        InodeChange::Remove(_) => None,
+    });
+    put.filter(|ino| is_changed(*ino)).collect()
+}
+
+fn moment(store: &dyn Store, anew: BTreeSet<Ino>) -> Moment {
     let digests = INODES.map(|ino| store.digest(Ino(ino)).expect("readable"));
     Moment {
         commit: store.header().expect("readable").commit,
         state: state(store).expect("readable"),
         digests: digests.collect(),
+        anew,
     }
 }
 
@@ -107,7 +130,7 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
     /// A new volume that `open` opens, and whose stored blocks `blocks` counts.
     fn new(options: VolumeOptions, open: &'a dyn Fn() -> Arc<S>, blocks: &'a dyn Fn(&S) -> usize) -> Trial<'a, S> {
         let store = open();
-        let moments = vec![moment(&*store)];
+        let moments = vec![moment(&*store, BTreeSet::new())];
         Trial { open, blocks, store: Some(store), model: MemoryStore::new(options), moments, begun: CommitNo(0) }
     }
 
@@ -184,7 +207,7 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
         } else {
             store.apply(batch, Durability::Durable).expect("applied");
         }
-        self.moments.push(moment(&*store));
+        self.moments.push(moment(&*store, anew(batch)));
         let ended = batch.history.contains(&HistoryChange::End);
         if (!was_kept || ended)
             && self.model.history().expect("readable").is_some_and(|history| history.first == batch.commit)
@@ -367,11 +390,13 @@ impl<'a, S: Store + 'static> Trial<'a, S> {
     /// that.
     fn runs(&self, ino: Ino) -> Vec<(InodeRow, Range<CommitNo>)> {
         let mut runs: Vec<(InodeRow, Range<CommitNo>)> = Vec::new();
-        for Moment { commit, state, .. } in self.moments.iter().filter(|moment| moment.commit >= self.begun) {
+        for Moment { commit, state, anew, .. } in self.moments.iter().filter(|moment| moment.commit >= self.begun) {
             let Some(row) = state.inodes().iter().find(|row| row.ino == ino) else { continue };
             let row = InodeRow { atime: Timestamp(0), ..row.clone() };
             match runs.last_mut() {
-                Some((same, held)) if *same == row && held.end == *commit => held.end = commit.next(),
+                Some((same, held)) if *same == row && held.end == *commit && !anew.contains(&ino) => {
+                    held.end = commit.next();
+                }
                 _ => runs.push((row, *commit..commit.next())),
             }
         }

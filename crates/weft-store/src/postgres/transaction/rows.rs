@@ -72,11 +72,11 @@ impl PostgresTransaction<'_> {
         (header.fixed_sum(), Some(Call::new(sql::SET_LIMITS, columns)))
     }
 
-    /// Returns the inodes whose rows `batch` puts with another access time at most, with the
-    /// commits that they are of.
+    /// Returns the inodes whose rows `batch` puts with another access time at most, and of which it
+    /// changes nothing else, with the commits that they are of.
     fn same_inodes(&mut self, batch: &Batch, changes: &Changes, known: &mut Known) -> Result<Same> {
-        let fresh = self.writer.fresh;
-        let put = || batch.put_inodes().filter(|row| row.ino < fresh);
+        let (fresh, touched) = (self.writer.fresh, batch.touched());
+        let put = || batch.put_inodes().filter(|row| row.ino < fresh && !touched.contains(&row.ino));
         let inos = put().map(|row| row.ino).collect::<Vec<_>>();
         let ages = known.ages(self.writer.connection(), &inos)?;
         let same = put().filter_map(|row| {

@@ -1,7 +1,7 @@
 //! Versions of rows that a commit is about to replace, kept in its transaction.
 //!
-//! A row that is put as it was stays as it is, with the commit that wrote it; so does one in which
-//! the access time alone is another. A version takes the sum of its row along, damaged or not, so
+//! A row that is put as it was stays as it is, with the commit that wrote it, unless other rows of
+//! its inode change; so does one in which the access time alone is another. A version takes the sum of its row along, damaged or not, so
 //! that damage stays what it is. What cannot be filed because it is damaged is not: that must not
 //! keep what replaces it from being stored.
 
@@ -11,6 +11,7 @@ use crate::sqlite::read::{self, sql, unsigned};
 use crate::sums::{self, CONTENT_SHIFT, MASK};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params};
+use rustc_hash::FxHashSet;
 use std::ops::Range;
 use weft_digest::Digest;
 
@@ -25,14 +26,21 @@ pub(in crate::sqlite) struct Keeping<'a> {
     commit: CommitNo,
     /// Inodes from this one on are of this commit alone.
     fresh: Ino,
+    /// Inodes whose rows are of this commit though they may be put as they were.
+    touched: &'a FxHashSet<Ino>,
 }
 
 impl<'a> Keeping<'a> {
-    /// Keeps what `commit` replaces of rows that are there now.
-    pub(in crate::sqlite) fn new(connection: &'a Connection, commit: CommitNo) -> Result<Keeping<'a>> {
+    /// Keeps what `commit`, which has `touched` those inodes ([`crate::Batch::touched`]), replaces
+    /// of rows that are there now.
+    pub(in crate::sqlite) fn new(
+        connection: &'a Connection,
+        commit: CommitNo,
+        touched: &'a FxHashSet<Ino>,
+    ) -> Result<Keeping<'a>> {
         let next = "SELECT next_id FROM volume WHERE id = 1";
         let fresh = connection.prepare_cached(next).map_err(failed)?.query_row((), |row| unsigned(row, 0));
-        Ok(Keeping { connection, commit, fresh: Ino(fresh.map_err(failed)?) })
+        Ok(Keeping { connection, commit, fresh: Ino(fresh.map_err(failed)?), touched })
     }
 
     fn execute(&self, statement: &str, parameters: impl Params) -> Result<()> {
@@ -66,7 +74,7 @@ impl<'a> Keeping<'a> {
             self.content(row.ino)?;
         }
         match since {
-            Some(since) if is_same => Ok(since),
+            Some(since) if is_same && !self.touched.contains(&row.ino) => Ok(since),
             _ => self.attributes(row.ino).map(|()| self.commit),
         }
     }
