@@ -13,6 +13,7 @@ mod deleted;
 mod effects;
 mod forgotten;
 mod last_names;
+mod left;
 mod newest;
 mod numbers;
 mod path;

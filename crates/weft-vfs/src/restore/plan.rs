@@ -1,5 +1,6 @@
 //! The plan of a restoration: which inodes change, come and go.
 
+use super::left::Leaving;
 use super::newest::Deleted;
 use super::numbers::{Mapped, Numbers, Origin};
 use super::path::{VolumePath, shown};
@@ -7,6 +8,7 @@ use super::report::{Effect, OUTSIDE_MAX, RestoreReport};
 use super::rows::{Blocks, Rows};
 use super::subtree::Subtree;
 use super::{RestoreError, RestoreRequest, Restoring, Target, effects, refused};
+use crate::exclusions::Exclusion;
 use crate::secrets::KEPT;
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -60,7 +62,13 @@ pub(super) fn make(
             format!("the content of {} as of commit {} was taken out of history", shown(path.names()), then.commit.0);
         return refused(format!("{why} ('weft history forget' or 'exclude')"));
     }
-    leave_forgotten(&mut past, &forgotten, |ino| !all_new && present.inodes.contains_key(&ino), &mut report);
+    let is_there = |ino: Ino| !all_new && present.inodes.contains_key(&ino);
+    let gone = leave_forgotten(&mut past, &forgotten, is_there, &mut report);
+    if request.target == Target::Place {
+        let patterns = vfs.exclusions()?;
+        let excluded = patterns.iter().filter_map(|pattern| Exclusion::parse(pattern).ok()).collect();
+        Leaving::new((&mut past, &present), path.names(), excluded).leave(&gone);
+    }
     let mut mapped =
         Mapped::choose(&past, &present, &mut numbers, all_new, |others| Ok(now.inodes(others)?.into_keys().collect()))?;
     let block_size = u64::from(vfs.block_size);
@@ -80,7 +88,7 @@ pub(super) fn make(
         present,
         mapped,
         numbers,
-        gets_other_entries: FxHashSet::default(),
+        touched: FxHashSet::default(),
         blocks: AllBlocks::default(),
         restoration: Restoration { time: vfs.now(), ..Restoration::default() },
         forgotten,
@@ -125,22 +133,26 @@ fn is_copy(
 }
 
 /// Leaves the files of `past` out that are `forgotten`, but for those that are there, and notes
-/// them all.
+/// them all. Returns the entries of those left out.
 fn leave_forgotten(
     past: &mut Subtree,
     forgotten: &FxHashSet<Ino>,
     is_there: impl Fn(Ino) -> bool,
     report: &mut RestoreReport,
-) {
+) -> FxHashSet<(Ino, Name)> {
     if forgotten.is_empty() {
-        return;
+        return FxHashSet::default();
     }
     let paths = past.paths();
     past.order
         .iter()
         .filter(|ino| forgotten.contains(ino))
         .for_each(|ino| report.add(Effect::Forgotten, paths.get(ino), None));
-    past.leave_out(|ino| forgotten.contains(&ino) && !is_there(ino));
+    let is_out = |ino: Ino| forgotten.contains(&ino) && !is_there(ino);
+    let out = past.names.values().flatten().filter(|entry| is_out(entry.ino));
+    let out = out.map(|entry| (entry.parent, entry.name.clone())).collect();
+    past.leave_out(is_out);
+    out
 }
 
 /// Finds the place, then and now.
@@ -257,8 +269,8 @@ struct Planner<'a> {
     numbers: Numbers,
     /// Files of then without their content.
     forgotten: FxHashSet<Ino>,
-    /// Directories whose entries change.
-    gets_other_entries: FxHashSet<Ino>,
+    /// Directories whose entries change, and what these entries name.
+    touched: FxHashSet<Ino>,
     blocks: AllBlocks,
     restoration: Restoration,
     report: RestoreReport,
@@ -307,7 +319,7 @@ impl Planner<'_> {
             }
         }
         let entries = self.restoration.removed.iter().chain(&self.restoration.added);
-        self.gets_other_entries = entries.map(|entry| entry.parent).collect();
+        self.touched = entries.flat_map(|entry| [entry.parent, entry.ino]).collect();
     }
 
     /// The same in `directory`, as it was then.
@@ -406,10 +418,10 @@ impl Planner<'_> {
         if then.kind != Kind::Directory {
             row.nlink = now.nlink.saturating_sub(self.present.count(ino)).saturating_add(names);
         }
-        let has_other_entries = self.gets_other_entries.contains(&number);
+        let is_touched = self.touched.contains(&number);
         let is_same_row = |row: &InodeRow| {
             let now = InodeRow { atime: row.atime, ctime: row.ctime, ..now.clone() };
-            now == *row && !has_other_entries
+            now == *row && !is_touched
         };
         // Any change of content or attributes is one of the row.
         if since == last {

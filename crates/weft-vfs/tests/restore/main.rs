@@ -2,6 +2,8 @@
 
 mod deleted;
 mod generated;
+mod left;
+mod one_time;
 mod tree;
 
 use std::sync::Arc;
