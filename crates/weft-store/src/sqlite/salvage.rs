@@ -338,7 +338,7 @@ impl Salvage<'_> {
     }
 
     /// Brings the blocks, each verified; tells which they are, and their lengths. Those that no
-    /// file names are brought as named by none.
+    /// file names, now or in the past, are brought as named by none.
     fn bring_blocks(
         &mut self,
         connection: &Connection,
@@ -347,7 +347,8 @@ impl Salvage<'_> {
     ) -> Result<BTreeMap<BlockId, u32>> {
         let mut refs = BTreeMap::<BlockId, i64>::new();
         extents.values().flat_map(Extents::values).for_each(|block| *refs.entry(*block).or_insert(0) += 1);
-        for block in self.found.blocks.ids() {
+        // What the past alone has is left with it.
+        for block in self.found.blocks.ids().filter(|block| !self.found.past.contains(block)) {
             refs.entry(block).or_insert(0);
         }
         let from = self.layout.segments.clone().map(Segments::new_to_read);

@@ -63,6 +63,33 @@ fn a_whole_volume_is_brought_as_it_is() {
     }
 }
 
+/// Content that was deleted and that history keeps is neither missing nor of no file.
+#[test]
+fn what_the_past_alone_has_is_not_brought_and_not_missed() {
+    for home in HOMES {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, new) = (sample_volume(&directory, home), directory.path().join("new"));
+        let store = open(&path).expect("opens").store;
+        let next = |change: &dyn Fn(&mut Batch)| {
+            let header = store.header().expect("readable");
+            let mut batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
+            change(&mut batch);
+            store.apply(&batch, Durability::Durable).expect("applied");
+        };
+        next(&|batch| batch.history.push(HistoryChange::Keep("all forever".into(), HistoryFor::All)));
+        let row = store.inodes(Ino(LARGE), 1).expect("readable").remove(0);
+        next(&|batch| {
+            batch.extents.push(ExtentChange::Clear { ino: Ino(LARGE), range: 0..u64::MAX });
+            batch.inodes.push(InodeChange::Put(InodeRow { size: 0, allocated: 0, ..row.clone() }));
+            batch.counters.bytes_used -= row.allocated;
+        });
+        drop(store);
+        let told = salvaged(&path, &new).expect("brought");
+        assert_eq!((told.missing, told.nameless), (vec![], 0));
+        assert!(look(&new, Repair::No).iter().all(|finding| finding.outcome == Outcome::Note));
+    }
+}
+
 /// No wrong byte is salvaged, whatever page is gone, and the rest is reported.
 #[test]
 fn each_damaged_page_costs_no_more_than_what_it_held() {

@@ -10,8 +10,8 @@ use crate::sqlite::gap::VOLUME_PAGE;
 use crate::sqlite::inlined::Suspect;
 use crate::store::{BlockHome, Header, VolumeOptions};
 use crate::{FORMAT, Name, sums};
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use weft_block::Slice;
 use weft_digest::{Digest, Kind};
@@ -22,6 +22,8 @@ pub(super) struct Found {
     pub(super) inodes: BTreeMap<Ino, (i64, Cell)>,
     pub(super) names: BTreeMap<(Ino, Vec<u8>), (i64, Cell)>,
     pub(super) extents: BTreeMap<(Ino, Span), (i64, BlockId)>,
+    /// Blocks that versions of extents name: the past may be all that has them.
+    pub(super) past: BTreeSet<BlockId>,
     pub(super) blocks: Copies,
     pub(super) bytes: Copies,
     pub(super) xattrs: BTreeMap<(Ino, Vec<u8>), (i64, Cell)>,
@@ -141,6 +143,12 @@ impl Found {
                 put(&mut self.xattrs, (ino, name.as_bytes().to_vec()), since, cell);
             }
             holds
+        } else if let Some((block, holds)) = past_extent(columns) {
+            if holds {
+                self.past.insert(block);
+            }
+            // It is not brought.
+            true
         } else {
             let (key, block, since, holds) = extent(columns)?;
             if holds {
@@ -274,6 +282,16 @@ fn extent(columns: &[Value]) -> Option<((Ino, Span), BlockId, i64, bool)> {
     let (since, sum) = (since.integer()?, sum.integer()?);
     let holds = sums::extent(ino, span, block, number(since)) == sum;
     Some(((ino, span), BlockId(block), since, holds))
+}
+
+/// The block of a row of `extents_history`, and whether the row is as written.
+fn past_extent(columns: &[Value]) -> Option<(BlockId, bool)> {
+    let [_, ino, start, until, since, length, block, sum] = of::<8>(columns)?;
+    let (ino, block) = (Ino(ino.unsigned()?), block.unsigned()?);
+    let span = Span { start: start.unsigned()?, length: u32::try_from(length.unsigned()?).ok()? };
+    let (since, until) = (number(since.integer()?), number(until.integer()?));
+    let holds = sums::version(sums::extent(ino, span, block, since), until) == sum.integer()?;
+    Some((BlockId(block), holds))
 }
 
 /// A row of `blocks`, with what verifies parts of the block, and whether it is as written.
