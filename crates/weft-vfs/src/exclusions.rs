@@ -38,11 +38,14 @@ impl Exclusion {
         if names.is_empty() || names.len() == 1 && is_any(&names[0]) {
             return Err("it would be of everything");
         }
+        if pattern.windows(2).any(|two| two == b"//") {
+            return Err("it has two slashes together; leave one out");
+        }
         if pattern.len() > PATTERN_BYTES_MAX {
             return Err("it is too long");
         }
         if pattern.contains(&0) || names.iter().any(|name| matches!(&name[..], b"." | b"..")) {
-            return Err("no path has such a name");
+            return Err("no path has the name '.' or '..', or a zero byte in it: leave those out");
         }
         let is_other = |name: &Vec<u8>| name.starts_with(b"!") || name.contains(&b'[') || &name[..] == b"**";
         if names.iter().any(is_other) {

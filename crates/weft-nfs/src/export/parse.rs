@@ -10,6 +10,9 @@ pub enum ParseError {
     /// It names no directory.
     #[error("'{0}' does not begin with the path of a directory in the volume, such as '/' or '/shared'")]
     Path(String),
+    /// It names no client.
+    #[error("'{0}' does not say to whom: '{0} *' is everybody, '{0} 192.168.0.0/16' a network")]
+    Nobody(String),
     /// A client that cannot be read.
     #[error("'{0}' is neither an address, nor a network such as 10.0.0.0/8, nor '*'; names of hosts are not looked up")]
     Client(String),
@@ -53,9 +56,10 @@ impl FromStr for Export {
         let mut words = line.split_ascii_whitespace();
         let path = words.next().filter(|path| path.starts_with('/'));
         let path = path.ok_or_else(|| ParseError::Path(line.into()))?;
-        let mut rules = words.map(str::parse).collect::<Result<Vec<Rule>, _>>()?;
+        let rules = words.map(str::parse).collect::<Result<Vec<Rule>, _>>()?;
+        // Nobody would be of no use, and everybody is not meant by saying nothing.
         if rules.is_empty() {
-            rules.push(Rule::default());
+            return Err(ParseError::Nobody(path.into()));
         }
         Ok(Export { path: parts(&unescape(path.as_bytes())), rules })
     }
@@ -156,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_line_says_what_and_to_whom() {
-        let text = "# ours\n/a\\040b 10.0.0.0/8(ro,all_squash,anonuid=5,anongid=6) [::1](rw,no_root_squash)\n/ # all\n";
+        let text =
+            "# ours\n/a\\040b 10.0.0.0/8(ro,all_squash,anonuid=5,anongid=6) [::1](rw,no_root_squash)\n/ * # all\n";
         let Exports(exports) = text.parse().unwrap();
         assert_eq!(exports[0].path, [b"a b".to_vec()]);
         let first = &exports[0].rules[0];
@@ -170,6 +175,7 @@ mod tests {
     fn what_cannot_be_read_is_refused_with_a_reason() {
         let error = |text: &str| text.parse::<Exports>().unwrap_err();
         assert_eq!(error("data *"), ParseError::Path("data *".into()));
+        assert_eq!(error("/ # all"), ParseError::Nobody("/".into()));
         assert_eq!(error("/ host.example"), ParseError::Client("host.example".into()));
         assert_eq!(error("/ 10.0.0.0/33"), ParseError::Client("10.0.0.0/33".into()));
         assert_eq!(error("/ *(rw,wdelay)"), ParseError::Option("wdelay".into()));
