@@ -7,6 +7,7 @@ use crate::command::stats;
 use crate::owner::Owner;
 use crate::shown;
 use anyhow::{Context, Result, bail};
+use own_path::{ForeignLink, Last};
 use rustix::fd::{AsFd, AsRawFd};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -43,9 +44,9 @@ impl InMount {
     }
 
     /// Finds the same for a change that nobody may lead elsewhere. Refuses a path that leads over a
-    /// symbolic link in the volume that another user made.
+    /// symbolic link that another user made, who is not the super-user.
     pub fn find_to_change(named: &Path) -> Result<Option<InMount>> {
-        InMount::of(&own_path::resolved(named)?)
+        InMount::of(&own_path::resolved(named, Last::Stays)?)
     }
 
     fn of(resolved: &Path) -> Result<Option<InMount>> {
@@ -75,6 +76,15 @@ fn resolved(path: &Path) -> Result<PathBuf> {
         }
     }
     bail!("{} leads through '..' of a directory that is not there", shown::path(path))
+}
+
+/// Refuses `named`, where it is a path to a directory over a symbolic link of another user's, who is
+/// not the super-user: that could lead elsewhere at any time.
+pub fn refuse_foreign_link(named: &Path) -> Result<()> {
+    match own_path::resolved(named, Last::Followed) {
+        Err(error) if error.is::<ForeignLink>() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Finds the place of `path`, which is absolute and has neither symbolic links nor `..`, in the
@@ -157,6 +167,10 @@ pub fn volume_named(named: &Path) -> Result<Location> {
 pub fn present_volume(named: &Path) -> Result<PathBuf> {
     refuse_below_mount(named)?;
     let volume = volume_at(named);
+    if volume != named {
+        // Of a volume itself, whoever opens it sees to that.
+        refuse_foreign_link(named)?;
+    }
     if volume != named
         && let Some(commit) = commit_shown(named)
     {
@@ -211,7 +225,9 @@ pub fn refuse_missing_in_mount(named: &Path) -> Result<()> {
 /// Says that `named` lies in the volume that is mounted at `root`.
 fn within(named: &Path, root: &Path) -> String {
     let (named, root) = (shown::path(named), shown::word(root.as_os_str()));
-    format!("{named} is a part of the volume that is mounted at {root}; name that")
+    format!(
+        "{named} is a part of the volume that is mounted at {root}; name that, or {root}:PATH where a path is taken"
+    )
 }
 
 /// Returns the mount point of the volume that `path` is a part of, if it is one of a mounted one.
@@ -290,6 +306,15 @@ pub fn place_of(device: u64, volume: &Path) -> Option<PathBuf> {
 fn place_among(mounts: Vec<Mount>, device: u64, volume: &Path) -> Option<PathBuf> {
     let is_meant = |mount: &Mount| mount.device == device && mount.volume == volume;
     mounts.into_iter().rfind(is_meant).map(|mount| mount.directory)
+}
+
+/// Returns a directory below `directory` where a file system of any kind is mounted.
+pub fn mounted_below(directory: &Path) -> Option<PathBuf> {
+    let directory = directory.canonicalize().ok()?;
+    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mut all =
+        mounts.split(|byte| *byte == b'\n').filter_map(|line| Some(path(line.split(|byte| *byte == b' ').nth(4)?)));
+    all.find(|mount| mount.starts_with(&directory) && *mount != directory)
 }
 
 fn mounts() -> Vec<Mount> {

@@ -22,6 +22,7 @@ use weft_vfs::Ino;
 pub fn run(arguments: &Sync) -> Result<ExitCode> {
     let named = &arguments.named;
     if let Some(root) = mount_of(named)? {
+        mounted::refuse_foreign_link(named)?;
         return sync_mount(&root);
     }
     let is_address = named.to_str().is_some_and(|text| text.parse::<SocketAddr>().is_ok());

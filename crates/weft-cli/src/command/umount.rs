@@ -3,6 +3,7 @@
 use super::asking::{LOG, asking, fsync, pass_on, why};
 use crate::arguments::Umount;
 use crate::daemons;
+use crate::mounted;
 use crate::opened::{UNSETTLED, UNSETTLED_ADVICE};
 use crate::output;
 use crate::owner::Owner;
@@ -193,7 +194,9 @@ fn refuse_links_of_others(directory: &Path) -> Result<()> {
     // A missing path is reported where it is looked for.
     let Ok(way) = PathWalk::to(parent) else { return Ok(()) };
     let owner = crate::mounted::mount_at(&way.path.join(name)).map_or(0, |(_, (user, _))| user);
-    Ok(way.refuse_links_of_others(owner, directory)?)
+    way.refuse_links_of_others(owner, directory)?;
+    // One that stands for the directory itself.
+    mounted::refuse_foreign_link(directory)
 }
 
 /// True if a Weft volume is mounted at `directory` whose root cannot be read.
@@ -290,6 +293,9 @@ fn is_busy(error: &anyhow::Error) -> bool {
 fn unmount(directory: &Path, lazy: bool) -> Result<()> {
     match weft_fuse::unmount(directory, lazy) {
         Err(error) if !lazy && error.to_string().contains("busy") => {
+            if let Some(inner) = mounted::mounted_below(directory) {
+                bail!("{error}: another file system is mounted at {}; unmount that first", inner.display());
+            }
             bail!("{error}; end what uses it ('fuser -vm {}' tells), or give --lazy", directory.display())
         }
         result => Ok(result?),

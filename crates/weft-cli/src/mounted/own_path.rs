@@ -4,7 +4,6 @@
 //! directory on the way since: what is changed then would be another file. The kernel's own
 //! resolution cannot be asked, as a link may come between a look and a use.
 
-use super::devices;
 use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::VecDeque;
@@ -17,13 +16,41 @@ use std::path::{Component, Path, PathBuf};
 /// Symbolic links on one way, at most (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// Returns `path` from the root of the system, without symbolic links or `..` as far as it exists;
-/// its last name is not followed. Refuses a link in a mounted volume that another user made.
-pub(super) fn resolved(path: &Path) -> Result<PathBuf> {
+/// What is done with the last name of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// It stays, if it is a symbolic link.
+    Stays,
+    /// It is followed.
+    Followed,
+}
+
+/// A path leads over a symbolic link of another user's.
+#[derive(Debug)]
+pub(super) struct ForeignLink {
+    path: PathBuf,
+    link: PathBuf,
+    owner: u32,
+    target: PathBuf,
+}
+
+impl std::fmt::Display for ForeignLink {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [path, link, target] = [&self.path, &self.link, &self.target].map(|path| shown::path(path));
+        let owner = self.owner;
+        write!(out, "{path} leads over {link}, a symbolic link of user {owner} to {target}; name the path itself")
+    }
+}
+
+impl std::error::Error for ForeignLink {}
+
+/// Returns `path` from the root of the system, without symbolic links or `..` as far as it exists.
+/// Fails with [`ForeignLink`] where a link is followed that a user has made who is neither this one
+/// nor the super-user.
+pub(super) fn resolved(path: &Path, last: Last) -> Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
-    let volumes = devices();
-    let is_foreign =
-        |link: &Metadata| volumes.contains(&link.dev()) && link.uid() != rustix::process::geteuid().as_raw();
+    let trusted = [0, rustix::process::geteuid().as_raw()];
+    let is_foreign = |link: &Metadata| !trusted.contains(&link.uid());
     let (mut at, mut links) = (PathBuf::from("/"), 0);
     let mut left = names(&absolute);
     while let Some(name) = left.pop_front() {
@@ -32,7 +59,7 @@ pub(super) fn resolved(path: &Path) -> Result<PathBuf> {
             continue;
         }
         let next = at.join(&name);
-        if left.is_empty() {
+        if left.is_empty() && last == Last::Stays {
             return Ok(next);
         }
         let found = match next.symlink_metadata() {
@@ -50,13 +77,7 @@ pub(super) fn resolved(path: &Path) -> Result<PathBuf> {
         }
         let target = std::fs::read_link(&next).with_context(|| format!("cannot read {}", shown::path(&next)))?;
         if is_foreign(&found) {
-            bail!(
-                "{} leads over {}, a symbolic link of user {} to {}; name the path itself",
-                shown::path(path),
-                shown::path(&next),
-                found.uid(),
-                shown::path(&target)
-            );
+            bail!(ForeignLink { path: path.into(), link: next, owner: found.uid(), target });
         }
         links += 1;
         ensure!(links <= LINKS_MAX, "{} leads over too many symbolic links", shown::path(path));
@@ -101,9 +122,11 @@ mod tests {
             ("a/../a/b", "a/b"),
         ] {
             let expected = if whole.is_empty() { place.clone() } else { place.join(whole) };
-            assert_eq!(resolved(&place.join(path)).unwrap(), expected, "{path}");
+            assert_eq!(resolved(&place.join(path), Last::Stays).unwrap(), expected, "{path}");
+            let followed = place.join(path).canonicalize();
+            assert_eq!(resolved(&place.join(path), Last::Followed).unwrap(), followed.unwrap_or(expected), "{path}");
         }
-        assert!(resolved(&place.join("none/../x")).is_err());
-        assert!(resolved(&place.join("loop/x")).is_err());
+        assert!(resolved(&place.join("none/../x"), Last::Stays).is_err());
+        assert!(resolved(&place.join("loop/x"), Last::Stays).is_err());
     }
 }

@@ -467,3 +467,43 @@ fn links_come_back_and_give_what_their_targets_do_then() {
         assert_eq!(fs::read_to_string(root.join("d/link")).unwrap(), "LATER");
     });
 }
+
+#[test]
+fn a_link_of_another_user_leads_to_no_volume() {
+    let Some(place) = Place::to_mount() else { return };
+    if !crate::place::is_root() {
+        return;
+    }
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.mount();
+    fs::write(place.path("m/file"), "then").unwrap();
+    place.weft(&["snapshot", "create", "m", "kept"]).well();
+    fs::write(place.path("m/file"), "now").unwrap();
+    let link = place.directory("theirs").join("link");
+    std::os::unix::fs::symlink(place.path("m"), &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(65534), Some(65534)).unwrap();
+    let own = place.path("own");
+    std::os::unix::fs::symlink(place.path("m"), &own).unwrap();
+    for words in [
+        &["restore", "theirs/link/file", "--at", "kept"][..],
+        &["undelete", "theirs/link/gone"],
+        &["history", "forget", "theirs/link/file"],
+        &["history", "set", "theirs/link", "all 1h"],
+        &["snapshot", "delete", "theirs/link", "kept"],
+        &["snapshot", "create", "theirs/link", "other"],
+        &["set", "theirs/link", "size-max=1G"],
+        &["sync", "theirs/link"],
+        &["gc", "theirs/link"],
+        &["umount", "theirs/link"],
+    ] {
+        let said = place.weft(words);
+        assert!(said.code != 0 && said.err.contains("a symbolic link of user 65534"), "{words:?}: {said:?}");
+    }
+    assert_eq!(fs::read_to_string(place.path("m/file")).unwrap(), "now");
+    // One's own leads there.
+    place.weft(&["sync", "own"]).well();
+    place.weft(&["restore", "own/file", "--at", "kept"]).well();
+    assert_eq!(fs::read_to_string(place.path("m/file")).unwrap(), "then");
+    place.umount();
+}
