@@ -184,8 +184,8 @@ pub enum Command {
     /// in it with kinds, permissions and digests of what they name; two directories of one digest
     /// are the same in that. Works on any file system, and inside a volume that is not mounted.
     /// Exit code 0: all could be read, and all that was to be verified is right. 1: something is
-    /// damaged, or not what a list says. 2: something could not be read, such as a damaged file
-    /// of a mount, and all else is right.
+    /// damaged, or missing, or not what a list says. 2: something could not be read, such as a
+    /// damaged file of a mount, and all else is right.
     #[command(after_long_help = examples::DIGEST)]
     Digest(Digest),
     /// Tell where two trees differ: in names, kinds, permissions, contents
@@ -399,7 +399,7 @@ pub enum Command {
         /// For this shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write all of them
+    /// Print the manual page as man(1) reads it ('weft man | man -l -'), or write all of them
     ///
     /// Exit code 0: done. 1: they could not be written.
     #[command(after_long_help = examples::MAN)]
@@ -475,7 +475,7 @@ pub struct Diff {
     /// directory in a mounted volume, there now or not, or VOLUME:PATH
     #[arg(value_name = "FIRST|PATH")]
     pub first: OsString,
-    /// Another
+    /// Another: a directory, or VOLUME:PATH
     pub second: Option<OsString>,
     /// Compare PATH as it was at this moment, as of 'weft mount', with what it was at a second one,
     /// or is now; also while the volume is mounted
@@ -507,6 +507,21 @@ pub struct Scrub {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Parses a number of seconds that may have a fraction.
+fn interval(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| format!("'{text}' is not a number of seconds, such as 5 or 0.5"))
+}
+
+/// Parses the seconds of a lease.
+fn lease(text: &str) -> Result<u64, String> {
+    seconds(text)?.checked_sub(1).map(|before| before + 1).ok_or_else(|| "a lease lasts one second at least".into())
+}
+
+/// Parses how many are to be listed at most.
+fn limit(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("'{text}' is not a number"))
 }
 
 /// Parses a number of seconds.
@@ -663,7 +678,7 @@ pub struct Open {
     /// Longest time in seconds between a change and when it survives anything: by a commit, or,
     /// where programs call fsync, in the intent log, of which commits then follow within ten
     /// seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, allow_negative_numbers = true, value_parser = interval)]
     pub commit_interval: f64,
     /// Most bytes of changes kept in memory
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "256M")]
@@ -725,7 +740,7 @@ pub struct Open {
     pub wait: Option<u64>,
     /// In PostgreSQL: how long after the daemon's last sign of life another may take the volume; 15
     /// if not given
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = lease)]
     pub lease: Option<u64>,
     /// In PostgreSQL: how long operations wait for a server that has gone before they fail; 60 if
     /// not given

@@ -2,13 +2,13 @@
 //!
 //! Options come from variables of the environment, a file of the user's, and one of the machine,
 //! the first that has one. The command line is completed with them before it is parsed, so that
-//! they are checked as if they stood there; an option that contradicts one that was given is left
-//! out.
+//! they are checked as if they stood there; an option that contradicts one that was given, or is of
+//! another engine than the volume, is left out.
 
 mod file;
 mod settings;
 
-pub use file::{File, paths};
+pub use file::{File, is_closed, paths};
 pub use settings::{PREFIX, Setting, own_settings, settings_of};
 
 use crate::arguments::Arguments;
@@ -17,6 +17,7 @@ use clap::{ArgMatches, Command, CommandFactory};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
+use weft_store::postgres::is_address;
 
 /// Returns `words`, a command line, with what the configuration adds.
 ///
@@ -37,21 +38,59 @@ pub fn complete(words: Vec<OsString>) -> Result<Vec<OsString>, String> {
         return Ok(words);
     }
     let files = files?;
+    refuse_unknown(&files, &program.get_subcommands().collect::<Vec<_>>())?;
     let (words, volume) = with_paths(words, command, given, &files);
-    let settings = settings_of(command, volume.as_deref(), &files)?;
+    if given.subcommand().is_some() {
+        // Options of commands below a command are not configured.
+        return Ok(words);
+    }
     let is_given = |id: &clap::Id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    let is_rival = |one: &clap::Arg, other: &clap::Arg| {
+        command.get_arg_conflicts_with(one).iter().any(|rival| rival.get_id() == other.get_id())
+            || RIVALS.contains(&(one.get_id().as_str(), other.get_id().as_str()))
+    };
+    let given = command.get_arguments().filter(|argument| is_given(argument.get_id())).collect::<Vec<_>>();
+    let other_engine = if volume.is_remote { OF_FILES } else { OF_POSTGRES };
     let mut added = Vec::new();
-    for setting in settings {
+    for setting in settings_of(command, volume.name.as_deref(), &files)? {
         let argument = setting.argument;
-        let rivals = command.get_arg_conflicts_with(argument);
-        if is_given(argument.get_id()) || rivals.iter().any(|rival| is_given(rival.get_id())) {
+        let is_left_out = given
+            .iter()
+            .any(|given| given.get_id() == argument.get_id() || is_rival(given, argument) || is_rival(argument, given));
+        if is_left_out || argument.get_long().is_some_and(|name| other_engine.contains(&name)) {
             continue;
         }
+        setting.check(command)?;
         added.extend(setting.words());
     }
     let Some(at) = words.iter().position(|word| word == name) else { return Ok(words) };
     let (before, after) = words.split_at(at + 1);
     Ok([before, &added, after].concat())
+}
+
+/// Options of which a command itself says that they do not go together.
+const RIVALS: &[(&str, &str)] = &[("writeback", "nfs"), ("writeback", "at")];
+
+/// Options that only volumes in PostgreSQL have.
+const OF_POSTGRES: &[&str] = &["wait", "lease", "patience", "disk-cache", "disk-cache-size", "layout"];
+
+/// Options that only volumes in files have.
+const OF_FILES: &[&str] = &["blocks"];
+
+/// Refuses tables of no command.
+///
+/// # Errors
+/// The one that there is, in words.
+pub fn refuse_unknown(files: &[File], commands: &[&Command]) -> Result<(), String> {
+    for file in files {
+        let path = crate::shown::path(&file.path);
+        let of_volumes = file.names().filter_map(|name| file.volume(name)).flat_map(|volume| volume.options.keys());
+        let is_command = |name: &str| commands.iter().any(|command| command.get_name() == name);
+        if let Some(name) = file.options.keys().chain(of_volumes).find(|name| !is_command(name)) {
+            return Err(format!("cannot use {path}: there is no command 'weft {name}'"));
+        }
+    }
+    Ok(())
 }
 
 /// True if the environment has variables that may be settings.
@@ -64,19 +103,30 @@ fn takes_volumes(command: &Command) -> bool {
     command.get_arguments().any(is_volume) || command.get_subcommands().any(takes_volumes)
 }
 
-/// True if an argument names a volume.
+/// True if an argument may name a volume, by what the usage or the help calls it.
 fn is_volume(argument: &clap::Arg) -> bool {
-    argument.get_value_names().into_iter().flatten().any(|name| name.contains("VOLUME"))
+    let named = if argument.is_positional() { "VOLUME" } else { "VOLUME:PATH" };
+    let mut names = argument.get_value_names().into_iter().flatten();
+    names.any(|name| name.contains(named)) || argument.get_help().is_some_and(|help| help.to_string().contains(named))
 }
 
-/// Returns `words` with the paths of the volumes that they name by names of `files`, and the name
-/// of the first one.
+/// The volume that a command line names first.
+#[derive(Default)]
+struct First {
+    /// Its name, if the configuration gave it one.
+    name: Option<String>,
+    /// True if it lies in a server.
+    is_remote: bool,
+}
+
+/// Returns `words` with the paths of the volumes that they name by names of `files`, and the first
+/// volume.
 fn with_paths(
     mut words: Vec<OsString>,
     command: &Command,
     given: &ArgMatches,
     files: &[File],
-) -> (Vec<OsString>, Option<String>) {
+) -> (Vec<OsString>, First) {
     let (mut command, mut given) = (command, given);
     let (mut first, mut begin) = (None, 0);
     loop {
@@ -86,16 +136,19 @@ fn with_paths(
         for argument in command.get_arguments().filter(|argument| is_volume(argument)) {
             let values = given.try_get_raw(argument.get_id().as_str()).ok().flatten();
             for value in values.into_iter().flatten() {
-                let Some((name, path)) = named(value, files) else { continue };
-                if let Some(word) = words[begin..].iter_mut().find(|word| *word == value) {
+                let (name, path) = named(value, files).unzip();
+                let is_remote = path.as_deref().unwrap_or(value).to_str().is_some_and(is_address);
+                first.get_or_insert(First { name, is_remote });
+                if let Some(path) = path
+                    && let Some(word) = words[begin..].iter_mut().find(|word| *word == value)
+                {
                     *word = path;
-                    first = first.or(Some(name));
                 }
             }
         }
-        let Some((name, below)) = given.subcommand() else { return (words, first) };
-        let Some(found) = command.find_subcommand(name) else { return (words, first) };
-        (command, given) = (found, below);
+        let below = given.subcommand().and_then(|(name, below)| Some((command.find_subcommand(name)?, below)));
+        let Some(below) = below else { return (words, first.unwrap_or_default()) };
+        (command, given) = below;
     }
 }
 

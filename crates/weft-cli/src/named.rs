@@ -50,6 +50,13 @@ pub fn is_volume(named: &Path) -> bool {
     is_address || mounted::is_mount_point(named) || weft_store::sqlite::is_volume(named)
 }
 
+/// Returns the volume in files, a directory, that `path` is or lies in, there or not.
+pub fn volume_around(path: &Path) -> Option<PathBuf> {
+    let path = resolved(path).or_else(|_| std::path::absolute(path)).ok()?;
+    let is_volume = |path: &&Path| path.is_dir() && weft_store::sqlite::is_volume(path);
+    path.ancestors().find(is_volume).map(Path::to_path_buf)
+}
+
 /// Splits `VOLUME@MOMENT` into the volume and the text of the moment; all of `named` is the volume
 /// if a file has that name, or if the last part has no `@`.
 pub fn at_moment(named: &OsStr) -> (&Path, Option<&OsStr>) {

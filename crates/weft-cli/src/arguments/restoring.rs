@@ -25,15 +25,15 @@ pub struct Undelete {
     /// A path in a mounted volume, where nothing is now; or VOLUME:PATH
     #[arg(required_unless_present = "list")]
     pub path: Option<OsString>,
-    /// List names that were deleted below this directory, there now or not, and can still be had:
-    /// when, how large, the last commit that has it, the path
+    /// List names that were deleted below this directory (or VOLUME:PATH), there now or not, and can
+    /// still be had: when, how large, the last commit that has it, the path
     ///
     /// Files that were moved, or have another hard link, are not listed, nor names that are there
     /// again, nor files whose content 'weft history forget' took out.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["path", "at", "parents", "dry_run"])]
     pub list: Option<OsString>,
     /// List so many at most, those that were deleted last
-    #[arg(short = 'n', long, value_name = "COUNT", requires = "list", default_value_t = 1000)]
+    #[arg(short = 'n', long, value_name = "COUNT", requires = "list", default_value_t = 1000, value_parser = super::limit)]
     pub limit: usize,
     /// The moment as of which it is brought back, as of 'weft mount'; without it the last commit
     /// kept that has it
@@ -77,7 +77,7 @@ pub struct Du {
     #[arg(short, long)]
     pub summarize: bool,
     /// List so many names at most
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 40)]
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 40, value_parser = super::limit)]
     pub limit: usize,
     /// As JSON, with all names, in bytes
     #[arg(long)]

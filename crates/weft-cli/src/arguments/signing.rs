@@ -30,7 +30,7 @@ pub struct Log {
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
     pub since: Option<Moment>,
     /// List so many at most
-    #[arg(short = 'n', long, value_name = "COUNT")]
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = super::limit)]
     pub limit: Option<usize>,
     /// Print JSON
     #[arg(long)]

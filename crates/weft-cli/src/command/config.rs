@@ -1,7 +1,7 @@
 //! `weft config`.
 
 use crate::arguments::{Arguments, Config};
-use crate::configuration::{File, Setting, own_settings, paths, settings_of};
+use crate::configuration::{File, Setting, is_closed, own_settings, paths, refuse_unknown, settings_of};
 use crate::failure::usage;
 use crate::shown;
 use anyhow::Result;
@@ -16,7 +16,7 @@ pub fn run(arguments: &Config) -> Result<ExitCode> {
     let mut program = Arguments::command();
     program.build();
     let commands = program.get_subcommands().filter(|command| !command.is_hide_set()).collect::<Vec<_>>();
-    refuse_unknown(&files, &commands)?;
+    refuse_unknown(&files, &commands).or_else(usage)?;
     let of_all = commands.iter().map(|command| Ok((command.get_name(), settings_of(command, None, &files)?)));
     let of_all = of_all.collect::<Result<Vec<_>, String>>().or_else(usage)?;
     let mut names = files.iter().flat_map(File::names).collect::<Vec<_>>();
@@ -28,6 +28,7 @@ pub fn run(arguments: &Config) -> Result<ExitCode> {
         let settings = commands.iter().map(|command| Ok((command.get_name(), own_settings(command, name, &files)?)));
         volumes.push((name, path, settings.collect::<Result<Vec<_>, String>>().or_else(usage)?));
     }
+    check(&commands, &of_all).and_then(|()| refuse_useless(&files, &commands, &volumes)).or_else(usage)?;
     let read = |path: &PathBuf| files.iter().any(|file| file.path == *path);
     if arguments.json {
         let told =
@@ -40,7 +41,11 @@ pub fn run(arguments: &Config) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for path in paths() {
-        let state = if read(&path) { "read" } else { "not there" };
+        let state = match () {
+            () if read(&path) => "read",
+            () if is_closed(&path) => "passed over, as this user may not read it",
+            () => "not there",
+        };
         outln!("{}: {state}", shown::path(&path));
     }
     print("", &of_all);
@@ -53,21 +58,29 @@ pub fn run(arguments: &Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses tables of no command.
-fn refuse_unknown(files: &[File], commands: &[&clap::Command]) -> Result<()> {
-    for file in files {
-        let of_volumes = file.names().filter_map(|name| file.volume(name)).flat_map(|volume| volume.options.keys());
-        let unknown = file
-            .options
-            .keys()
-            .chain(of_volumes)
-            .find(|name| commands.iter().all(|command| command.get_name() != *name));
-        if let Some(name) = unknown {
-            return usage(format!("cannot use {}: there is no command 'weft {name}'", shown::path(&file.path)));
+/// Refuses volumes that have options and nowhere a path, and settings whose values their commands do
+/// not take.
+fn refuse_useless(files: &[File], commands: &[&clap::Command], volumes: &[Named<'_>]) -> Result<(), String> {
+    for (name, path, settings) in volumes {
+        let file = || files.iter().find(|file| file.volume(name).is_some()).map(|file| shown::path(&file.path));
+        if path.is_none() {
+            return Err(format!("cannot use {}: volume.{name} has no path", file().unwrap_or_default()));
         }
+        check(commands, settings)?;
     }
     Ok(())
 }
+
+fn check(commands: &[&clap::Command], settings: &Settings<'_>) -> Result<(), String> {
+    for (name, settings) in settings {
+        let command = commands.iter().find(|command| command.get_name() == *name);
+        command.map_or(Ok(()), |command| settings.iter().try_for_each(|setting| setting.check(command)))?;
+    }
+    Ok(())
+}
+
+/// A volume that has a name: that, its path and the file that says so, and its own settings.
+type Named<'a> = (&'a str, Option<(&'a PathBuf, &'a PathBuf)>, Vec<(&'a str, Vec<Setting<'a>>)>);
 
 type Settings<'a> = [(&'a str, Vec<Setting<'a>>)];
 

@@ -19,12 +19,15 @@ use super::transfer::{
     sync_parent,
 };
 use crate::arguments::Export;
+use crate::named::{is_volume, volume_around};
+use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use attributes::set;
 use finish::Finish;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -55,6 +58,7 @@ fn export(arguments: &Export) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
     crate::serving::allow_connections();
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an export needs it");
+    refuse_in_volume(&arguments.source, &arguments.directory)?;
     let place = Place::open_at(&arguments.source, arguments.at.as_ref())?;
     transfer.stops(&place.opened.vfs);
     place.refuse_own_target(&arguments.directory)?;
@@ -80,6 +84,17 @@ fn export(arguments: &Export) -> Result<ExitCode> {
         transfer.end_with(&error);
     }
     Ok(transfer.finish(&WORDS, arguments.json))
+}
+
+/// Refuses a target that is a volume or lies in one: what is in a volume is written by Weft alone.
+fn refuse_in_volume(source: &OsStr, directory: &Path) -> Result<()> {
+    let Some(volume) = volume_around(directory) else { return Ok(()) };
+    let is_swapped = is_volume(directory) && !is_volume(Path::new(source)) && Path::new(source).is_dir();
+    let [source, directory] = [source, directory.as_os_str()].map(shown::word);
+    if is_swapped {
+        bail!("{directory} is a volume; the volume comes first: 'weft export {directory} {source}'");
+    }
+    bail!("{directory} lies among the files of the volume {}; name a directory elsewhere", shown::path(&volume));
 }
 
 /// Makes directory `to`, or finds that it is there and may be used.

@@ -11,6 +11,7 @@ pub use put::run as put;
 
 use super::transfer::{Directories, Directory, Place, Transfer, TreePath, What, Words, exit_code, in_parallel};
 use crate::arguments::Import;
+use crate::named::is_volume;
 use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
@@ -45,6 +46,10 @@ fn import(arguments: &Import) -> Result<ExitCode> {
             "{directory} is not a directory; import one that holds it, or mount the volume ('weft mount VOLUME DIRECTORY') and \
              copy it there"
         );
+    }
+    if is_volume(&arguments.directory) {
+        let volume = shown::word(arguments.directory.as_os_str());
+        bail!("{volume} is a volume, not a directory: 'weft export {volume} DIRECTORY' copies what is in it");
     }
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
     let root = Directories::named(&arguments.directory)?;

@@ -3,6 +3,7 @@
 use super::history;
 use crate::arguments::{Blocks, Init, Keeping};
 use crate::failure::{narrow, usage};
+use crate::named::volume_around;
 use crate::shown;
 use anyhow::{Context, Result, bail};
 use std::io::ErrorKind::NotFound;
@@ -34,6 +35,9 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
         own_table_from: arguments.layout.0,
     };
     options.check().or_else(|error| usage(error.to_string()))?;
+    if let Some(outer) = location.path().and_then(|path| volume_around(weft_store::parent_of(path))) {
+        bail!("cannot make volume {location}: it would lie among the files of the volume {}", outer.display());
+    }
     let parent = location.path().map(weft_store::parent_of);
     if let Some(parent) = parent.filter(|parent| parent.symlink_metadata().is_err_and(|error| error.kind() == NotFound))
     {

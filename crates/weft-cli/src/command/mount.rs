@@ -12,6 +12,7 @@ use crate::control_socket::{self, ControlSocket};
 use crate::daemon::{self, Daemon, is_reexec};
 use crate::failure::usage;
 use crate::leaving;
+use crate::named::volume_around;
 use crate::opened::{Opened, Settings};
 use crate::serving::{allow_connections, memory_bytes, say_if_unconfined, start_lender, start_nfs};
 use crate::shown;
@@ -45,7 +46,8 @@ pub fn run(mut arguments: Mount) -> Result<ExitCode> {
     }
     if arguments.writeback && arguments.nfs.is_some() {
         return usage(
-            "--writeback and --nfs do not go together: the kernel would put the lengths and the bytes that it keeps over              those that clients write; leave one of them out"
+            "--writeback and --nfs do not go together: the kernel would put the lengths and the bytes that it keeps over \
+             those that clients write; leave one of them out"
                 .into(),
         );
     }
@@ -132,8 +134,7 @@ fn refuse_swapped(arguments: &Mount) -> Result<()> {
 
 /// Refuses a mount in a volume: its files below the mount could not be reached, even by its daemon.
 fn refuse_in_volume(directory: &Path) -> Result<()> {
-    let is_volume = |path: &&Path| path.is_dir() && weft_store::sqlite::is_volume(path);
-    match directory.ancestors().find(is_volume) {
+    match volume_around(directory) {
         Some(volume) => bail!(
             "{} lies in the volume {}, whose files could not be reached below the mount; mount it elsewhere",
             directory.display(),

@@ -15,6 +15,7 @@ pub use sum::sum;
 pub use wc::wc;
 
 use crate::input::STANDARD_INPUT;
+use crate::shown;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ fn each_file(program: &str, files: &[OsString], mut work: impl FnMut(&OsStr) -> 
         if let Err(error) = work(file) {
             let text = error.to_string();
             let text = text.split(" (os error").next().unwrap_or_default();
-            errln!("weft {program}: {}: {text}", file.display());
+            errln!("weft {program}: {}: {text}", shown::path(file.as_ref()));
             code = ExitCode::FAILURE;
         }
     }

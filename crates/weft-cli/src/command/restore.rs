@@ -3,7 +3,7 @@
 mod deleted;
 mod place;
 
-use super::transfer::path_as_json;
+use super::transfer::{find, names, path_as_json};
 use crate::arguments::{Restore, RestoreSnapshot, Told, Undelete};
 use crate::failure::usage;
 use crate::opened::{Opened, Settings};
@@ -13,6 +13,7 @@ use place::{Place, Way};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::ExitCode;
 use weft_control::{forget_target, report_value, restore_target};
 use weft_store::{Moment, OpenOptions};
@@ -74,33 +75,51 @@ pub fn snapshot(arguments: &RestoreSnapshot) -> Result<()> {
 /// Takes the content of a file out of history.
 pub fn forget(path: &OsStr, as_json: bool) -> Result<()> {
     let what = || format!("cannot take {} out of history", named(path));
-    let (files, commit) = forgotten(Place::find(path)?).with_context(what)?;
+    let Forgotten { files, commit, is_there } = forgotten(Place::find(path)?).with_context(what)?;
     if as_json {
         let mut value = path_as_json(path.as_bytes());
         value.insert("files".into(), files.into());
+        value.insert("is_there".into(), is_there.into());
         value.insert("commit".into(), commit.into());
         outln!("{:#}", Value::from(value));
         return Ok(());
     }
-    let files = shown::counted(files, "file", "files");
-    outln!("{}: history has nothing of its earlier content any more ({files}); what is there now stays", named(path));
+    let (path, files) = (named(path), shown::counted(files, "file", "files"));
+    match is_there {
+        false => outln!("{path}: history has nothing of its content any more ({files})"),
+        true => outln!(
+            "{path}: history has nothing of its earlier content any more ({files}); what it holds now stays, and commits \
+             and snapshots that have that show it: delete or overwrite the file first where that is to go, too"
+        ),
+    }
     Ok(())
 }
 
-/// Returns the number of files, and the last commit then.
-fn forgotten(place: Place) -> Result<(u64, u64)> {
+/// The outcome of taking files out of history.
+struct Forgotten {
+    files: u64,
+    /// The last commit then.
+    commit: u64,
+    /// True if a file is there now, as far as that is known.
+    is_there: bool,
+}
+
+fn forgotten(place: Place) -> Result<Forgotten> {
     match place.way {
-        Way::Daemon(daemon, _) => {
+        Way::Daemon(daemon, root) => {
             let answer = daemon.answered(&forget_target(&place.path))?;
             let number = |name: &str| answer[name].as_u64().context("the daemon's answer cannot be read");
-            Ok((number("files")?, number("commit")?))
+            let path = Path::new(OsStr::from_bytes(place.path.strip_prefix(b"/").unwrap_or(&place.path)));
+            let is_there = root.is_some_and(|root| root.join(path).symlink_metadata().is_ok());
+            Ok(Forgotten { files: number("files")?, commit: number("commit")?, is_there })
         }
         Way::Alone(volume) => {
             let opened = Opened::open(&volume, Settings::default(), OpenOptions::default())?;
             let files = opened.vfs.forget_history(&place.path, rustix::process::geteuid().as_raw());
             let commit = opened.vfs.last_commit().0.0;
+            let is_there = names(&place.path).and_then(|names| find(&opened.vfs, &names)).is_ok();
             opened.close()?;
-            Ok((files?, commit))
+            Ok(Forgotten { files: files?, commit, is_there })
         }
     }
 }

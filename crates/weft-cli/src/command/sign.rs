@@ -9,7 +9,7 @@ use crate::arguments::{Keygen, Sign, Verify};
 use crate::failure::{Differs, agrees};
 use crate::mounted::{is_mount_point, present_volume, volume_at};
 use crate::shown;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use attestation::Attestation;
 use minisign::{KeyPair, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};
 use std::ffi::OsString;
@@ -163,7 +163,8 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    String::from_utf8(bytes).map_err(|_| anyhow!("{} is not what 'weft sign' writes", path.display()))
 }
 
 /// Returns the digest of the root of a volume, mounted or not, as of the moment `at` or of now.

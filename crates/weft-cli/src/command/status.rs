@@ -107,7 +107,8 @@ fn line(daemon: &Running) -> String {
     let nfs = status["nfs"].as_str().filter(|_| status["kind"] == "mount");
     let nfs = nfs.map_or_else(String::new, |address| format!(" and served at {address}"));
     let age = status["commit_age_seconds"].as_u64();
-    let age = age.map_or_else(|| ", from before it began".to_owned(), |seconds| format!(" {} ago", lasted(seconds)));
+    let age = age
+        .map_or_else(|| ", made before it began to use it".to_owned(), |seconds| format!(" {} ago", lasted(seconds)));
     let why = |name: &str| status[name].as_str().map_or_else(String::new, |why| format!("; {why}"));
     let error = why("error") + &why("no_room");
     let as_of = status["as_of"].as_str().map_or_else(String::new, |time| format!("as of {time}, "));

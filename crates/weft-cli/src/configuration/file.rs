@@ -3,18 +3,20 @@
 //! A table of the name of a command has its options; `[volume.NAME]` has the path of a volume, and
 //! such tables for it alone.
 
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
+use weft_store::postgres::is_address;
 
 /// The file of the machine.
 const OF_MACHINE: &str = "/etc/weft/weft.toml";
 
-/// Errors of a file that is not there for this user.
-const ABSENT: &[ErrorKind] = &[ErrorKind::NotFound, ErrorKind::NotADirectory, ErrorKind::PermissionDenied];
+/// Errors of a file that is not there.
+const ABSENT: &[ErrorKind] = &[ErrorKind::NotFound, ErrorKind::NotADirectory];
 
 /// Bytes of a file that are read.
 const BYTES_MAX: u64 = 1 << 20;
@@ -51,6 +53,17 @@ pub fn paths() -> Vec<PathBuf> {
     of_user.map(|directory| directory.join("weft/config.toml")).into_iter().chain([OF_MACHINE.into()]).collect()
 }
 
+/// Opens a file; nobody is waited for, should it be a pipe.
+fn open(path: &Path) -> std::io::Result<std::fs::File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    std::fs::File::options().read(true).custom_flags(flags).open(path)
+}
+
+/// True if this user may not read the file at `path`, or may not look for it.
+pub fn is_closed(path: &Path) -> bool {
+    open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
 impl File {
     /// Reads all that are there, the one that counts most first.
     ///
@@ -63,13 +76,18 @@ impl File {
     /// Reads the file at `path`; none if there is none.
     fn read(path: &Path) -> Result<Option<File>, String> {
         let failed = |why: &dyn std::fmt::Display| format!("cannot use {}: {why}", crate::shown::path(path));
-        let file = match std::fs::File::open(path) {
+        let file = match open(path) {
             Ok(file) => file,
             // One that this user may not read is another's, as HOME may be after su(1).
-            Err(error) if ABSENT.contains(&error.kind()) => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied || ABSENT.contains(&error.kind()) => {
+                return Ok(None);
+            }
             Err(error) => return Err(failed(&error)),
         };
         let metadata = file.metadata().map_err(|error| failed(&error))?;
+        if !metadata.is_file() {
+            return Err(failed(&"it is not a file"));
+        }
         if ![0, geteuid().as_raw()].contains(&metadata.uid()) || metadata.mode() & OTHERS_WRITE != 0 {
             return Err(failed(&"others than its user and root own it or may write to it"));
         }
@@ -90,6 +108,10 @@ impl File {
             }
             for (name, value) in table {
                 let Value::Table(table) = value else { return Err(format!("volume.{name} is no table")) };
+                // A name is what stands before a path or a moment, and no path itself.
+                if name.is_empty() || name.contains([':', '@', '/']) {
+                    return Err(format!("'{name}' cannot be the name of a volume: it has ':', '@' or '/', or nothing"));
+                }
                 file.volumes.insert(name.clone(), Volume::of(&name, table)?);
             }
         }
@@ -112,7 +134,7 @@ impl Volume {
         let mut volume = Volume::default();
         for (key, value) in table {
             match (key.as_str(), value) {
-                ("path", Value::String(path)) => volume.path = Some(path.into()),
+                ("path", Value::String(path)) => volume.path = Some(place(name, &path)?),
                 (_, Value::Table(options)) => drop(volume.options.insert(key, options)),
                 _ => {
                     return Err(format!(
@@ -123,6 +145,17 @@ impl Volume {
             }
         }
         Ok(volume)
+    }
+}
+
+/// Returns the volume that a file says lies at `path`: an address, or a path that is the same from
+/// every directory.
+fn place(name: &str, path: &str) -> Result<PathBuf, String> {
+    let home = || std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    match path.strip_prefix("~/").zip(home()) {
+        Some((below, home)) => Ok(home.join(below)),
+        None if path.starts_with('/') || is_address(path) => Ok(path.into()),
+        None => Err(format!("volume.{name}.path is '{path}': write one that begins with '/' or '~/', or an address")),
     }
 }
 
@@ -151,6 +184,8 @@ mod tests {
         for (text, why) in [
             ("mount = 1", "mount is no table: write [mount]"),
             ("[volume]\nphotos = 1", "volume.photos is no table"),
+            ("[volume.photos]\npath = 'p'", "begins with '/' or '~/'"),
+            ("[volume.'a:b']\npath = '/p'", "cannot be the name of a volume"),
             ("[volume.photos]\nnoatime = true", "write [volume.photos.mount] before"),
             ("[mount", "line 1"),
         ] {
@@ -168,6 +203,9 @@ mod tests {
         let set = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         set(0o644);
         assert!(File::read(&path).unwrap().is_some());
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        assert!(File::read(&pipe).unwrap_err().contains("it is not a file"), "and nobody writes to it");
         for mode in [0o664, 0o646] {
             set(mode);
             assert!(File::read(&path).unwrap_err().contains("may write to it"));

@@ -1,6 +1,7 @@
 //! Settings of one command: each option that a variable or a file has, and where it is from.
 
 use super::file::{File, Options};
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -44,6 +45,23 @@ impl Setting<'_> {
         let is_flag = !self.argument.get_action().takes_values();
         let word = |value: &String| if is_flag { format!("--{name}") } else { format!("--{name}={value}") };
         self.values.iter().map(|value| word(value).into()).collect()
+    }
+
+    /// Refuses a value that the option of `command` does not take.
+    ///
+    /// # Errors
+    /// The reason, in words, and the place that it is from.
+    pub fn check(&self, command: &Command) -> Result<(), String> {
+        // Alone, as nothing that it goes with is given here.
+        let mut alone = command.clone().no_binary_name(true).mut_args(|argument| argument.required(false));
+        let Err(error) = alone.try_get_matches_from_mut(self.words()) else { return Ok(()) };
+        if !matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation) {
+            return Ok(());
+        }
+        let text = error.to_string();
+        let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>();
+        let why = lines.join(" ");
+        Err(format!("cannot use {}: {}", self.source, why.strip_prefix("error: ").unwrap_or(&why)))
     }
 }
 
@@ -101,7 +119,24 @@ fn of_variables(command: &Command) -> Result<Vec<Setting<'_>>, String> {
         };
         settings.push(Setting { argument, values, source: Source::Variable(name) });
     }
+    let known = options(command).map(|argument| variable(command.get_name(), argument.get_long().unwrap_or_default()));
+    refuse_unknown(command.get_name(), &known.collect::<Vec<_>>())?;
     Ok(settings)
+}
+
+/// Refuses variables of the command called `command` that are none of its options.
+fn refuse_unknown(command: &str, known: &[String]) -> Result<(), String> {
+    let prefix = variable(command, "");
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    // Those of one command may begin as those of another do: 'weft verify' and 'weft verify-proof'.
+    let is_of_other = |name: &String| command == "verify" && name.starts_with(&variable("verify-proof", ""));
+    let unknown = names.filter(|name| name.starts_with(&prefix) && !known.contains(name) && !is_of_other(name)).min();
+    let Some(name) = unknown else { return Ok(()) };
+    let option = name[prefix.len()..].to_lowercase().replace('_', "-");
+    Err(match NEVER.contains(&option.as_str()) {
+        true => format!("cannot use {name}: --{option} gives something up, and stands on the command line alone"),
+        false => format!("cannot use {name}: 'weft {command}' has no option --{option}"),
+    })
 }
 
 /// Returns the name of the variable of an option of a command.

@@ -116,3 +116,69 @@ fn what_makes_no_sense_is_refused_before_anything_is_done() {
     let said = weft(&place, &[("WEFT_MOUNT_NOATIME", "often")], &["config", "--show"]);
     assert!(said.code == 2, "{said:?}");
 }
+
+#[test]
+fn names_stand_wherever_a_command_takes_a_volume_and_a_path() {
+    let place = Place::new();
+    configured(&place, &format!("[volume.one]\npath = '{}'\n", place.path("v").display()));
+    weft(&place, &[], &["init", "one"]).well();
+    place.directory("from");
+    fs::write(place.path("from/file"), "then").unwrap();
+    weft(&place, &[], &["import", "from", "one:"]).well();
+    weft(&place, &[], &["snapshot", "create", "one", "s"]).well();
+    fs::write(place.path("from/file"), "now").unwrap();
+    weft(&place, &[], &["import", "--overwrite", "from", "one:"]).well();
+    weft(&place, &[], &["digest", "one:"]).well();
+    assert_eq!(weft(&place, &[], &["diff", "one:", "one:"]).well(), "");
+    assert!(weft(&place, &[], &["diff", "--at", "s", "one:file"]).out.contains("file"));
+    weft(&place, &[], &["prove", "one:", "file"]).well();
+    assert_eq!(weft(&place, &[], &["cat", "--at", "s", "one:file"]).well(), "then");
+    assert_eq!(weft(&place, &[], &["cat", "one:file"]).well(), "now");
+    assert_eq!(weft(&place, &[], &["ls", "one:"]).well(), "file\n");
+    weft(&place, &[], &["du", "one:"]).well();
+    weft(&place, &[], &["undelete", "--list", "one:"]).well();
+    weft(&place, &[], &["link", "one:/file", "one:/turned", "-n", "rot13"]).well();
+    weft(&place, &[], &["restore", "one:file", "--at", "s"]).well();
+    assert_eq!(weft(&place, &[], &["cat", "one:file"]).well(), "then");
+    weft(&place, &[], &["history", "forget", "one:file"]).well();
+}
+
+#[test]
+fn settings_that_do_not_fit_a_command_line_are_left_out() {
+    let Some(place) = Place::to_mount() else { return };
+    place.directory("m");
+    configured(
+        &place,
+        "[mount]\npatience = 120\ndisk-cache = '/nowhere'\nwriteback = true\n[init]\nlayout = 'hybrid'\n\
+         [history]\njson = true\n[check]\nread-data = true\n",
+    );
+    weft(&place, &[], &["init", "v"]).well();
+    weft(&place, &[], &["history", "set", "v", "all 7d"]).well();
+    weft(&place, &[], &["mount", "--nfs", "127.0.0.1:0", "v", "m"]).well();
+    place.umount();
+    weft(&place, &[], &["check", "v"]).well();
+    weft(&place, &[], &["check", "--salvage", "v", "w"]).well();
+}
+
+#[test]
+fn what_configures_nothing_is_refused_with_the_place_that_it_is_from() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    for (text, variables, why) in [
+        ("[mont]\nnoatime = true", &[][..], "there is no command 'weft mont'"),
+        ("[volume.x.mont]\nnoatime = true", &[], "there is no command 'weft mont'"),
+        ("[volume.x]\npath = 'x'", &[], "volume.x.path is 'x': write one that begins with '/' or '~/'"),
+        ("[mount]\ndirty-max = '1Q'", &[], "config.toml: invalid value '1Q' for '--dirty-max"),
+        ("", &[("WEFT_MOUNT_COMIT_INTERVAL", "3")], "WEFT_MOUNT_COMIT_INTERVAL: 'weft mount' has no option"),
+        ("", &[("WEFT_MOUNT_LINKS", "nobdy")], "cannot use WEFT_MOUNT_LINKS: invalid value 'nobdy' for '--links"),
+        ("", &[("WEFT_MOUNT_ACCEPT_LOSS", "1")], "--accept-loss gives something up"),
+    ] {
+        configured(&place, text);
+        for words in [&["mount", "v", "m"][..], &["config", "--show"]] {
+            let said = weft(&place, variables, words);
+            assert!(said.code == 2 && said.err.contains(why), "{words:?}: {said:?}");
+        }
+    }
+    configured(&place, "[volume.x.mount]\nnoatime = true");
+    weft(&place, &[], &["config", "--show"]).misused(&["volume.x has no path"]);
+}

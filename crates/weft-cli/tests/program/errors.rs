@@ -340,9 +340,14 @@ fn a_volume_is_not_mounted_over_its_own_files_and_not_copied_into_itself() {
     place.weft(&["mount", "v", "v/segments"]).failed(&["v/segments", "lies in the volume", "mount it elsewhere"]);
     place.weft(&["init", "other"]).well();
     place.weft(&["mount", "v", "other/segments"]).failed(&["lies in the volume", "other"]);
-    place.weft(&["import", "v", "v"]).could_not(&["the volume's own files"]);
+    place.weft(&["import", "v", "v"]).could_not(&["v is a volume, not a directory", "weft export v"]);
+    place.weft(&["import", "v/segments", "v"]).could_not(&["the volume's own files"]);
     place.weft(&["import", ".", "v"]).could_not(&["the volume itself lies in ."]);
-    place.weft(&["export", "v", "v/out"]).could_not(&["v/out", "the volume's own files"]);
+    place.weft(&["export", "v", "v/out"]).could_not(&["v/out", "among the files of the volume"]);
+    place.weft(&["export", "v", "other/out"]).could_not(&["other/out", "among the files of the volume"]);
+    place.directory("d");
+    place.weft(&["export", "d", "v"]).could_not(&["the volume comes first", "weft export v d"]);
+    place.weft(&["init", "v/inner"]).failed(&["among the files of the volume"]);
     place.weft(&["check", "v"]).well();
 }
 

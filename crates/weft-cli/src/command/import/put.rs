@@ -6,6 +6,7 @@ use crate::arguments::Put;
 use crate::command::transfer::{CHUNK_BYTES, Directories, Interrupted, Place, Transfer, What, exit_code};
 use crate::failure::usage;
 use crate::input::STANDARD_INPUT;
+use crate::named::is_volume;
 use crate::shown;
 use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
@@ -79,6 +80,7 @@ fn all_of(sources: &[PathBuf]) -> Result<Vec<Source>> {
     let one = |source: &PathBuf| {
         let cannot = || format!("cannot import {}", shown::path(source));
         let metadata = source.symlink_metadata().with_context(cannot)?;
+        ensure!(!is_volume(source), "cannot import {}: it is a volume; 'weft get' copies from it", shown::path(source));
         // '.' and '..' have a name in another directory.
         let named = match source.file_name() {
             Some(_) => source.clone(),

@@ -4,6 +4,7 @@ use super::each_file;
 use crate::arguments::Grep;
 use crate::failure::usage;
 use crate::input::{Input, STANDARD_INPUT};
+use crate::shown;
 use anyhow::Result;
 use memchr::{memchr, memrchr};
 use regex::bytes::{Regex, RegexBuilder};
@@ -165,7 +166,7 @@ impl Search<'_> {
         if place.is_binary {
             // After what was printed before.
             self.to.flush()?;
-            errln!("weft grep: {}: binary file matches", place.name.display());
+            errln!("weft grep: {}: binary file matches", shown::path(place.name.as_ref()));
             return Ok(false);
         }
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
@@ -190,7 +191,7 @@ impl Search<'_> {
     /// Prints the origin of a line, as far as that is wanted.
     fn from(&mut self, place: &Place<'_>, number: Option<u64>) -> io::Result<()> {
         if self.names {
-            write!(self.to, "{}:", place.name.display())?;
+            write!(self.to, "{}:", shown::path(place.name.as_ref()))?;
         }
         if let Some(number) = number.filter(|_| self.arguments.line_number) {
             write!(self.to, "{number}:")?;

@@ -3,6 +3,7 @@
 use super::each_file;
 use crate::arguments::Wc;
 use crate::input::{Input, STANDARD_INPUT};
+use crate::shown;
 use rustix::fs::{FileType, fstat, stat};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -32,7 +33,7 @@ pub fn wc(arguments: &Wc) -> ExitCode {
     let print = |counts: &Counts, name: Option<&OsStr>| {
         let counts = [counts.lines, counts.words, counts.bytes].into_iter().zip(told).filter(|(_, told)| *told);
         let columns: Vec<String> = counts.map(|(count, _)| format!("{count:width$}")).collect();
-        let name = name.map_or(String::new(), |name| format!(" {}", name.display()));
+        let name = name.map_or(String::new(), |name| format!(" {}", shown::path(name.as_ref())));
         outln!("{}{name}", columns.join(" "));
     };
     let mut total = Counts::default();

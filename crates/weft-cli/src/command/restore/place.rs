@@ -43,7 +43,8 @@ impl Place {
         let path = Path::new(named);
         let Some(place) = InMount::find_to_change(path)? else {
             if is_volume(path) {
-                return Place::of_volume(path, Vec::new());
+                let volume = shown::word(named);
+                bail!("{volume} is a volume; name a path in it, '{volume}:PATH', or all of it, '{volume}:'");
             }
             bail!(
                 "{} is in no mounted volume; of one that is not mounted, name the volume and the path in it, with a colon \
