@@ -5,6 +5,7 @@ mod computing;
 mod copies;
 mod effects;
 mod examples;
+mod groups;
 mod history;
 mod programs;
 mod restoring;
@@ -15,6 +16,7 @@ mod watching;
 
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Compact, Convert, Export, Get, Import, Put, Receive, Send, Upgrade};
+pub use groups::grouped;
 pub use history::{
     CreateSnapshot, DeleteSnapshot, DiffSnapshots, ExcludeHistory, History, HistoryCommand, HistoryName, HoldSnapshot,
     Keeping, NamedSnapshot, RenameSnapshot, SetHistory, Snapshot, SnapshotCommand,
@@ -583,6 +585,9 @@ pub struct Init {
     /// Those who may read the past where its rights let them: all, the owner of each file, or root
     #[arg(long, value_name = "WHOM", value_parser = history::readers)]
     pub history_for: Option<weft_store::HistoryFor>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

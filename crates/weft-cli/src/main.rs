@@ -36,7 +36,7 @@ mod size;
 mod user;
 mod watched;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use helper::Helper;
 use output::Work;
 use std::process::ExitCode;
@@ -74,7 +74,14 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let arguments = match arguments::Arguments::try_parse_from(words) {
+    let parsed = match words.get(1).and_then(|word| word.to_str()) {
+        Some("help" | "--help" | "-h") | None => {
+            let program = arguments::grouped(arguments::Arguments::command());
+            program.try_get_matches_from(words).and_then(|found| arguments::Arguments::from_arg_matches(&found))
+        }
+        Some(_) => arguments::Arguments::try_parse_from(words),
+    };
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return help_or_refuse(&error),
     };

@@ -22,6 +22,9 @@ pub struct Import {
     /// given several times
     #[arg(long, value_name = "PATTERN", value_parser = exclusion)]
     pub exclude: Vec<Exclusion>,
+    /// Only tell what would be copied, kept, and could not be copied, by names, lengths and times
+    #[arg(long)]
+    pub dry_run: bool,
     /// A summary as JSON
     #[arg(long)]
     pub json: bool,
@@ -94,6 +97,9 @@ pub struct Upgrade {
     /// Only tell what it would take
     #[arg(long)]
     pub dry_run: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

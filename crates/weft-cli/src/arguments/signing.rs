@@ -46,6 +46,9 @@ pub struct Keygen {
     /// Do not ask for a password to protect the secret key with
     #[arg(long)]
     pub no_password: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -58,6 +61,9 @@ pub struct Sign {
     /// File to write what is signed to
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -76,6 +82,9 @@ pub struct Verify {
     /// Compare with the volume as of this moment, as of 'weft mount', also while it is mounted
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true, requires = "volume")]
     pub at: Option<Moment>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

@@ -40,6 +40,9 @@ pub struct Stop {
     /// Seconds after which this gives up, while the server still ends; 0: never
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value_t = 300)]
     pub timeout: u64,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -55,4 +58,7 @@ pub struct Sync {
     /// user's daemon does that
     #[arg(value_name = "DIRECTORY|VOLUME|ADDRESS")]
     pub named: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }

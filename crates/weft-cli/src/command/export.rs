@@ -40,7 +40,8 @@ const PAGE: usize = 1024;
 /// Number of directories from which on the whole file system is synced instead of each.
 const DIRECTORIES_MANY: usize = 64;
 
-const WORDS: Words = Words { done: "exported", again: "the same command with --continue goes on from there" };
+const WORDS: Words =
+    Words { done: "exported", told: "exported", again: "the same command with --continue goes on from there" };
 
 /// Reason of a failure where a view lies in the directory that it is a view of.
 const SHOWS_ITSELF: &str =

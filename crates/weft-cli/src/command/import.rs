@@ -6,6 +6,7 @@
 mod attributes;
 mod content;
 mod put;
+mod rehearsal;
 
 pub use put::run as put;
 
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use weft_vfs::{Attributes, Caller, ErrorKind, Exclusion, HISTORY_NAME, Ino, Kind, MakeNode, RenameMode, Vfs};
 
-const WORDS: Words = Words { done: "imported", again: "the same command goes on from there" };
+const WORDS: Words = Words { done: "imported", told: "imported", again: "the same command goes on from there" };
 
 /// Reason of a failure where a name is taken.
 const IN_THE_WAY: &str =
@@ -54,7 +55,10 @@ fn import(arguments: &Import) -> Result<ExitCode> {
     ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
     let root = Directories::named(&arguments.directory)?;
     // An entry that has the name of the past keeps it, as nothing else may be lost of the source.
-    let place = Place::open_without_past(&arguments.target)?;
+    let place = match arguments.dry_run {
+        true => Place::open(&arguments.target, true)?,
+        false => Place::open_without_past(&arguments.target)?,
+    };
     transfer.stops(&place.opened.vfs);
     if let Err(error) = place.refuse_own_source(&arguments.directory) {
         place.close()?;
@@ -69,14 +73,14 @@ fn import(arguments: &Import) -> Result<ExitCode> {
         excluded: &arguments.exclude,
         named: Mutex::default(),
     };
-    let imported = import.all(&place.path);
+    let imported = if arguments.dry_run { import.rehearse(&place.path) } else { import.all(&place.path) };
     if let Err(error) = &imported {
         transfer.end_with(error);
     }
     if let Err(error) = place.close() {
         transfer.end_with(&error);
     }
-    Ok(transfer.finish(&WORDS, arguments.json))
+    Ok(transfer.finish(if arguments.dry_run { &rehearsal::WORDS } else { &WORDS }, arguments.json))
 }
 
 /// A file to be copied.

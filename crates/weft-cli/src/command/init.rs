@@ -6,6 +6,7 @@ use crate::failure::{narrow, usage};
 use crate::named::volume_around;
 use crate::shown;
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use std::io::ErrorKind::NotFound;
 use std::process::ExitCode;
 use weft_store::{BlockHome, Location, VolumeOptions};
@@ -51,6 +52,14 @@ pub fn run(arguments: &Init) -> Result<ExitCode> {
     if let Keeping::By(rule) = &arguments.history {
         history::begin(&arguments.volume, rule, arguments.history_for)
             .with_context(|| format!("made volume {location}, which keeps no history, as that failed"))?;
+    }
+    if arguments.json {
+        let rule = match &arguments.history {
+            Keeping::By(rule) => Some(rule.to_string()),
+            Keeping::Off => None,
+        };
+        outln!("{:#}", json!({ "volume": location.to_string(), "options": options, "history": rule }));
+        return Ok(ExitCode::SUCCESS);
     }
     let name = shown::message(&location.to_string());
     outln!("made {name}; mount it with: weft mount {} DIRECTORY", shown::location(&location));

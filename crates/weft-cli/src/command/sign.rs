@@ -12,6 +12,7 @@ use crate::shown;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use attestation::Attestation;
 use minisign::{KeyPair, PublicKeyBox, SecretKey, SecretKeyBox, SignatureBox};
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{Cursor, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,7 +23,7 @@ use weft_store::{Location, Moment};
 
 /// Makes a pair of keys.
 pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
-    let Keygen { secret, public, no_password } = arguments;
+    let Keygen { secret, public, no_password, json } = arguments;
     [secret, public].into_iter().try_for_each(|path| refuse_existing(path))?;
     if !no_password {
         ensure!(has_terminal(), "there is no terminal to ask for a password at; --no-password makes keys without one");
@@ -34,7 +35,10 @@ pub fn keygen(arguments: &Keygen) -> Result<ExitCode> {
     let secret_box = pair.sk.to_box(Some("weft secret key")).context("cannot make keys")?.into_string();
     write_new(secret, 0o600, secret_box.as_bytes())?;
     write_new(public, 0o644, public_box.as_bytes())?;
-    outln!("made {} (keep it to yourself) and {}", secret.display(), public.display());
+    match json {
+        true => outln!("{:#}", json!({ "secret": shown::path(secret), "public": shown::path(public) })),
+        false => outln!("made {} (keep it to yourself) and {}", secret.display(), public.display()),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,7 +92,7 @@ fn refuse_existing(path: &Path) -> Result<()> {
 
 /// Signs the last commit.
 pub fn sign(arguments: &Sign) -> Result<ExitCode> {
-    let Sign { volume, key, output } = arguments;
+    let Sign { volume, key, output, json } = arguments;
     let signature_path = signature_of(output);
     [output, &signature_path].into_iter().try_for_each(|path| refuse_existing(path))?;
     let secret = secret_key(key)?;
@@ -116,6 +120,12 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
         // A signature of nothing helps nobody; the error is what the user must see.
         let _ = std::fs::remove_file(&signature_path);
     })?;
+    if *json {
+        let mut told = as_json(&attestation);
+        told["files"] = json!([shown::path(output), shown::path(&signature_path)]);
+        outln!("{told:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
     outln!(
         "signed commit {} of {}: {} and {}",
         attestation.number,
@@ -128,7 +138,7 @@ pub fn sign(arguments: &Sign) -> Result<ExitCode> {
 
 /// Verifies a signature, and that a volume's tree is the signed one.
 pub fn verify(arguments: &Verify) -> Result<ExitCode> {
-    let Verify { attestation: path, key, volume, read, at } = arguments;
+    let Verify { attestation: path, key, volume, read, at, json } = arguments;
     let text = read_text(path)?;
     let signature = signature_of(path);
     let verify = || -> Result<()> {
@@ -148,18 +158,36 @@ pub fn verify(arguments: &Verify) -> Result<ExitCode> {
     verify()?;
     let attestation = Attestation::decode(&text);
     let attestation = attestation.with_context(|| format!("{} is not what 'weft sign' writes", path.display()))?;
-    outln!("signed: commit {} of {}", attestation.number, shown::time(attestation.time));
+    if !json {
+        outln!("signed: commit {} of {}", attestation.number, shown::time(attestation.time));
+    }
     if let Some(volume) = volume {
         compare(volume, *read, at.as_ref(), &attestation)?;
         let (volume, held) = (volume.display(), if at.is_some() { "held then" } else { "holds" });
         match read {
+            _ if *json => {}
             true => outln!("{volume} {held} exactly that; all of its content was read"),
             false => outln!(
                 "{volume} {held} exactly that by the digests that it keeps; content was not read, which --read does"
             ),
         }
     }
+    if *json {
+        let mut told = as_json(&attestation);
+        // What is not so is an error.
+        told["volume_holds_it"] = volume.as_ref().map(|_| true).into();
+        told["content_was_read"] = (volume.is_some() && *read).into();
+        outln!("{told:#}");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(attestation: &Attestation) -> Value {
+    json!({
+        "commit": attestation.number,
+        "time": shown::exact_time(attestation.time),
+        "root": hex(&attestation.root),
+    })
 }
 
 fn read_text(path: &Path) -> Result<String> {

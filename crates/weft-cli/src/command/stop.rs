@@ -6,6 +6,7 @@ use crate::mounted;
 use crate::shown;
 use crate::watched::{Ended, Watched};
 use anyhow::{Context, Result, bail};
+use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
 use weft_control::Kind;
@@ -44,7 +45,10 @@ pub fn run(arguments: &Stop) -> Result<ExitCode> {
     }
     match process.await_end()? {
         Ended::Well | Ended::Unknown => {
-            outln!("{named} is served no more; all is committed");
+            match arguments.json {
+                true => outln!("{:#}", json!({ "stopped": named, "process": pid })),
+                false => outln!("{named} is served no more; all is committed"),
+            }
             Ok(ExitCode::SUCCESS)
         }
         Ended::Badly(_) => bail!("process {pid}, which served {named}, ended badly; its log says why"),

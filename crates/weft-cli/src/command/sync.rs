@@ -11,6 +11,7 @@ use crate::shown;
 use anyhow::{Context, Result, bail};
 use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,7 +24,7 @@ pub fn run(arguments: &Sync) -> Result<ExitCode> {
     let named = &arguments.named;
     if let Some(root) = mount_of(named)? {
         mounted::refuse_foreign_link(named)?;
-        return sync_mount(&root);
+        return sync_mount(&root, arguments.json);
     }
     let is_address = named.to_str().is_some_and(|text| text.parse::<SocketAddr>().is_ok());
     let Some(daemon) = daemons::of(named)? else {
@@ -31,7 +32,7 @@ pub fn run(arguments: &Sync) -> Result<ExitCode> {
         if let Some(root) =
             Location::parse(named).ok().filter(|_| !is_address).and_then(|at| mounted::directory_of(&at))
         {
-            return sync_mount(&root);
+            return sync_mount(&root, arguments.json);
         }
         bail!(
             "{} is no directory of a mounted volume, and no daemon of this user serves it; 'weft status' lists what they \
@@ -41,13 +42,21 @@ pub fn run(arguments: &Sync) -> Result<ExitCode> {
     };
     let place = shown::path(named);
     let commit = daemon.commit().with_context(|| format!("{place} cannot be committed now; {LOG}"))?;
-    outln!("all changes of {place} are committed (commit {commit})");
+    match arguments.json {
+        true => outln!("{:#}", json!({ "commit": commit })),
+        false => outln!("all changes of {place} are committed (commit {commit})"),
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn sync_mount(root: &Path) -> Result<ExitCode> {
+fn sync_mount(root: &Path, as_json: bool) -> Result<ExitCode> {
     let place = shown::path(root);
     let committed = commit(root)?;
+    if as_json {
+        // None: another user is not told which one it is, and there is none of what is read-only.
+        outln!("{:#}", json!({ "commit": committed }));
+        return Ok(ExitCode::SUCCESS);
+    }
     if rustix::fs::statvfs(root).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY)) {
         outln!("nothing of {place} can be changed: it is mounted read-only");
         return Ok(ExitCode::SUCCESS);

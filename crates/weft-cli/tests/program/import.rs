@@ -3,6 +3,7 @@
 
 use crate::place::Place;
 use crate::tree;
+use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -316,4 +317,38 @@ fn what_is_excluded_stays_out_with_all_that_is_in_it() {
     }
     let said = place.weft(&["import", "--exclude", "/", "from", "v"]);
     assert!(said.code == 2 && said.err.contains("it would be of everything"), "{said:?}");
+}
+
+#[test]
+fn a_rehearsal_tells_what_an_import_would_do_and_does_nothing() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    let directory = place.directory("from");
+    place.directory("from/sub");
+    place.directory("from/target");
+    fs::write(directory.join("new"), "12345").unwrap();
+    fs::write(directory.join("sub/same"), "same").unwrap();
+    fs::write(directory.join("sub/other"), "first").unwrap();
+    fs::write(directory.join("target/left"), "out").unwrap();
+    std::os::unix::fs::symlink("new", directory.join("link")).unwrap();
+    let rehearsed = |more: &[&str]| place.weft(&[&["import", "--dry-run", "--json", "from", "v:d"], more].concat());
+    let told = rehearsed(&["--exclude", "target"]).json();
+    assert_eq!((&told["files"], &told["bytes"], &told["directories"]), (&3.into(), &14.into(), &1.into()), "{told}");
+    assert_eq!((&told["others"], &told["excluded"], &told["kept"]), (&1.into(), &1.into(), &0.into()), "{told}");
+    assert_eq!(place.weft(&["ls", "v:"]).well(), "");
+    place.weft(&["import", "--exclude", "target", "from", "v:d"]).well();
+    fs::write(directory.join("sub/other"), "other than before").unwrap();
+    fs::remove_file(directory.join("new")).unwrap();
+    fs::create_dir(directory.join("new")).unwrap();
+    let told = rehearsed(&["--exclude", "target"]).partly();
+    assert_eq!(
+        (&told["files"], &told["kept"], &told["failures"][0]["path"].is_string()),
+        (&0.into(), &3.into(), &true)
+    );
+    assert_eq!(told["failures"].as_array().unwrap().len(), 2, "{told}");
+    let told = rehearsed(&["--exclude", "target", "--overwrite"]).partly();
+    assert_eq!((&told["files"], &told["bytes"]), (&1.into(), &17.into()), "{told}");
+    let said = place.weft(&["import", "--dry-run", "from/sub", "v:e"]).well();
+    assert!(said.starts_with("would import 2 files"), "{said}");
+    place.weft(&["check", "--read-data", "v"]).well();
 }

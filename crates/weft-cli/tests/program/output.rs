@@ -96,3 +96,21 @@ fn commands_that_write_a_volume_finish_it_whatever_becomes_of_their_report() {
         place.weft(&["diff", "from", &exported]).well();
     }
 }
+
+#[test]
+fn commands_that_do_something_tell_it_as_json_too() {
+    let Some(place) = Place::to_mount() else { return };
+    let told = place.weft(&["init", "--json", "--size-max", "1G", "v"]).json();
+    assert_eq!((&told["volume"], &told["options"]["bytes_max"]), (&"v".into(), &(1_u64 << 30).into()));
+    assert_eq!(place.weft(&["upgrade", "--json", "v"]).json()["changed"], false);
+    place.directory("m");
+    place.mount();
+    std::fs::write(place.path("m/file"), "content").unwrap();
+    let commit = place.weft(&["sync", "--json", "m"]).json()["commit"].as_u64().unwrap();
+    place.weft(&["keygen", "--no-password", "--json", "secret", "public"]).json();
+    let signed = place.weft(&["sign", "--json", "--key", "secret", "--output", "signed", "m"]).json();
+    assert!(signed["commit"].as_u64().unwrap() >= commit, "{signed}");
+    let verified = place.weft(&["verify", "--json", "--key", "public", "signed", "--volume", "m"]).json();
+    assert_eq!((&verified["root"], &verified["volume_holds_it"]), (&signed["root"], &true.into()));
+    place.umount();
+}

@@ -126,7 +126,7 @@ enum Brought {
 }
 
 /// True if an earlier import may have brought the file; its bytes decide.
-fn looks_same(stat: &Stat, there: &Attributes) -> bool {
+pub(super) fn looks_same(stat: &Stat, there: &Attributes) -> bool {
     there.kind == Kind::File
         && there.computed.is_none()
         && there.size == stat.st_size.cast_unsigned()

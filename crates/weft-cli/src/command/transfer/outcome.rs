@@ -110,6 +110,8 @@ pub struct Transfer {
 pub struct Words {
     /// Such as "exported".
     pub done: &'static str,
+    /// The same before the counts of what was.
+    pub told: &'static str,
     /// Advice for going on.
     pub again: &'static str,
 }
@@ -117,7 +119,7 @@ pub struct Words {
 impl Words {
     /// Returns the line about a copy that ended early, for a reason of the JSON summary.
     fn early_end(&self, why: &str) -> String {
-        let Words { done, again } = self;
+        let Words { done, again, .. } = self;
         match why {
             "full" => format!("there is no room for more: not all was {done}; make room, then {again}"),
             "quota" => format!(
@@ -257,7 +259,7 @@ impl Transfer {
         let summary = if json {
             self.as_json(&failures, why).to_string()
         } else {
-            format!("{} {}", words.done, self.as_text(&failures))
+            format!("{} {}", words.told, self.as_text(&failures))
         };
         outln!("{summary}");
         if failures.is_malformed {
@@ -409,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_copy_goes_on_by_itself_only_after_an_interruption() {
-        let words = Words { done: "imported", again: "the same command goes on from there" };
+        let words = Words { done: "imported", told: "imported", again: "the same command goes on from there" };
         let line = |why| words.early_end(why);
         assert_eq!(line("interrupted"), "interrupted: not all was imported; the same command goes on from there");
         assert!(line("full").contains("make room, then the same command"), "{}", line("full"));
