@@ -1,6 +1,7 @@
 //! What the program takes: one definition for parsing, help, man pages and completions.
 #![expect(rustdoc::broken_intra_doc_links, reason = "brackets are how help shows what may be left out")]
 
+mod comparing;
 mod computing;
 mod copies;
 mod effects;
@@ -14,6 +15,7 @@ mod setting;
 mod signing;
 mod watching;
 
+pub use comparing::{Diff, Digest, Scrub, Shown};
 pub use computing::{Link, Net, OnOff, OpenFile, Pipe, Run, Stages};
 pub use copies::{Compact, Convert, Export, Get, Import, Put, Receive, Send, Upgrade};
 pub use groups::grouped;
@@ -30,7 +32,6 @@ pub use watching::{Config, Stats, Status, Stop, Sync};
 
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weft_store::Moment;
@@ -113,8 +114,8 @@ pub enum Command {
     /// Give back the space that a volume's database keeps of rows that went
     ///
     /// SQLite keeps such space for rows that come; blocks in segment files give theirs back by
-    /// themselves. The database is written anew, in a file beside it that takes its place once it is
-    /// whole and on the disk: that takes as much free space as the rows do. Exit code 0: it is
+    /// themselves. The database is written anew, in a file beside it that takes its place once it
+    /// is whole and on the disk: that takes as much free space as the rows do. Exit code 0: it is
     /// done. 1: it could not be done, and the volume is as it was. 2: wrong usage. 129, 130 or 143:
     /// a signal ended it, and the volume is as it was.
     #[command(after_long_help = examples::COMPACT)]
@@ -441,74 +442,6 @@ pub enum Blocks {
     Segments,
     /// In the database: the volume is one portable file
     Database,
-}
-
-#[derive(Args)]
-pub struct Digest {
-    /// Files and directories; VOLUME:PATH for one in a volume that is not mounted, and VOLUME:,
-    /// with the colon, for all of it. With --check: lists, or - for standard input
-    #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<OsString>,
-    /// Verify what these lists name, as this command or b3sum printed them; a list without digests
-    /// is an error
-    #[arg(long)]
-    pub check: bool,
-    /// Tell where two trees differ, as 'weft diff' does
-    #[arg(long, conflicts_with = "check")]
-    pub tree: bool,
-    /// With --check: say nothing of what is right
-    #[arg(long, requires = "check")]
-    pub quiet: bool,
-    /// Read all content, also where digests are kept
-    #[arg(long)]
-    pub read: bool,
-    /// Digests as of this moment, as of 'weft mount'; with VOLUME:PATH or a path in a mounted
-    /// volume, there now or not
-    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true, conflicts_with_all = ["tree", "check"])]
-    pub at: Option<Moment>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Diff {
-    /// A directory, or VOLUME:PATH for one in a volume that is not mounted. With --at: a file or
-    /// directory in a mounted volume, there now or not, or VOLUME:PATH
-    #[arg(value_name = "FIRST|PATH")]
-    pub first: OsString,
-    /// Another: a directory, or VOLUME:PATH
-    pub second: Option<OsString>,
-    /// Compare PATH as it was at this moment, as of 'weft mount', with what it was at a second one,
-    /// or is now; also while the volume is mounted
-    #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]
-    pub at: Vec<Moment>,
-    #[command(flatten)]
-    pub shown: Shown,
-}
-
-/// The way in which differences are found and printed.
-#[derive(Args)]
-pub struct Shown {
-    /// Print also where the contents of files differ, as 'diff -u' does. Of binary files, and of
-    /// those above 8 MiB, it is told that they do
-    #[arg(long)]
-    pub content: bool,
-    /// Read all content, also where digests are kept
-    #[arg(long)]
-    pub read: bool,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Scrub {
-    /// The volume, or the directory where it is mounted
-    pub volume: PathBuf,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Parses a number of seconds that may have a fraction.

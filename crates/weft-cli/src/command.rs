@@ -23,7 +23,6 @@ mod pages;
 mod pipe;
 mod programs;
 mod prove;
-mod reading;
 mod receive;
 mod restore;
 mod run;

@@ -78,8 +78,8 @@ fn resolved(path: &Path) -> Result<PathBuf> {
     bail!("{} leads through '..' of a directory that is not there", shown::path(path))
 }
 
-/// Refuses `named`, where it is a path to a directory over a symbolic link of another user's, who is
-/// not the super-user: that could lead elsewhere at any time.
+/// Refuses `named`, where it is a path to a directory over a symbolic link of another user's, who
+/// is not the super-user: that could lead elsewhere at any time.
 pub fn refuse_foreign_link(named: &Path) -> Result<()> {
     match own_path::resolved(named, Last::Followed) {
         Err(error) if error.is::<ForeignLink>() => Err(error),

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Link {
-    /// Targets to read, one or several, and last the link to be made; with --show a link: paths in a
-    /// mounted volume, or VOLUME:PATH
+    /// Targets to read, one or several, and last the link to be made; with --show a link: paths in
+    /// a mounted volume, or VOLUME:PATH
     #[arg(required = true, value_name = "PATH")]
     pub paths: Vec<OsString>,
     /// The network, as of 'weft run'; it reads its targets one after the other, or as $1, $2, ...

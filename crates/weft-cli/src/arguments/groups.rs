@@ -27,7 +27,7 @@ pub fn grouped(mut program: Command) -> Command {
     let mut text = String::new();
     for (group, names) in GROUPS {
         // Writing to a string cannot fail.
-        let _ = write!(text, "{group}:\n");
+        let _ = writeln!(text, "{group}:");
         for command in names.iter().filter_map(|name| program.find_subcommand(name)) {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             let _ = writeln!(text, "  {:width$}{}", command.get_name(), wrapped(&about, column), width = column - 2);

@@ -6,8 +6,8 @@ use weft_store::Moment;
 
 #[derive(Args)]
 pub struct Cat {
-    /// Files; '-', or none, stands for the standard input. VOLUME:PATH is one in a volume, mounted or
-    /// not. With --at: paths in a mounted volume, there now or not, or VOLUME:PATH
+    /// Files; '-', or none, stands for the standard input. VOLUME:PATH is one in a volume, mounted
+    /// or not. With --at: paths in a mounted volume, there now or not, or VOLUME:PATH
     pub files: Vec<OsString>,
     /// The files as they were at this moment, as of 'weft mount'; also while the volume is mounted
     #[arg(long, value_name = "MOMENT", allow_hyphen_values = true)]

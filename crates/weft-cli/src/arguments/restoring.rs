@@ -25,8 +25,8 @@ pub struct Undelete {
     /// A path in a mounted volume, where nothing is now; or VOLUME:PATH
     #[arg(required_unless_present = "list")]
     pub path: Option<OsString>,
-    /// List names that were deleted below this directory (or VOLUME:PATH), there now or not, and can
-    /// still be had: when, how large, the last commit that has it, the path
+    /// List names that were deleted below this directory (or VOLUME:PATH), there now or not, and
+    /// can still be had: when, how large, the last commit that has it, the path
     ///
     /// Files that were moved, or have another hard link, are not listed, nor names that are there
     /// again, nor files whose content 'weft history forget' took out.

@@ -58,8 +58,8 @@ pub fn run(arguments: &Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses volumes that have options and nowhere a path, and settings whose values their commands do
-/// not take.
+/// Refuses volumes that have options and nowhere a path, and settings whose values their commands
+/// do not take.
 fn refuse_useless(files: &[File], commands: &[&clap::Command], volumes: &[Named<'_>]) -> Result<(), String> {
     for (name, path, settings) in volumes {
         let file = || files.iter().find(|file| file.volume(name).is_some()).map(|file| shown::path(&file.path));

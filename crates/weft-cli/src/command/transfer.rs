@@ -75,6 +75,14 @@ impl Place {
         Place::open_by(named, true, at)
     }
 
+    /// Opens it to be read as of `at`; without it as it is now. A volume that a daemon of this user
+    /// has is read beside that, as of a commit that it makes now.
+    pub fn open_beside(named: &OsStr, at: Option<&Moment>) -> Result<Place> {
+        let volume = in_volume(named).map_or(named, |(volume, _)| volume);
+        let is_used = at.is_none() && crate::daemons::using(Path::new(volume))?.is_some();
+        Place::open_at(named, if is_used { Some(&Moment::Now) } else { at })
+    }
+
     fn open_by(named: &OsStr, read_only: bool, at: Option<&Moment>) -> Result<Place> {
         Place::open_with(named, |claims| settings(claims.as_ref(), read_only, at))
     }

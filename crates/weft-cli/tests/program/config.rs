@@ -169,7 +169,7 @@ fn what_configures_nothing_is_refused_with_the_place_that_it_is_from() {
         ("[volume.x.mont]\nnoatime = true", &[], "there is no command 'weft mont'"),
         ("[volume.x]\npath = 'x'", &[], "volume.x.path is 'x': write one that begins with '/' or '~/'"),
         ("[mount]\ndirty-max = '1Q'", &[], "config.toml: invalid value '1Q' for '--dirty-max"),
-        ("", &[("WEFT_MOUNT_COMIT_INTERVAL", "3")], "WEFT_MOUNT_COMIT_INTERVAL: 'weft mount' has no option"),
+        ("", &[("WEFT_MOUNT_COMMITS_INTERVAL", "3")], "WEFT_MOUNT_COMMITS_INTERVAL: 'weft mount' has no option"),
         ("", &[("WEFT_MOUNT_LINKS", "nobdy")], "cannot use WEFT_MOUNT_LINKS: invalid value 'nobdy' for '--links"),
         ("", &[("WEFT_MOUNT_ACCEPT_LOSS", "1")], "--accept-loss gives something up"),
     ] {

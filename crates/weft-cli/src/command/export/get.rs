@@ -1,10 +1,9 @@
-//! `weft get`: files and directories by name, from a volume into a directory that is there. It is an
-//! export of single entries of directories.
+//! `weft get`: files and directories by name, from a volume into a directory that is there. It is
+//! an export of single entries of directories.
 
 use super::{Exporter, Finish, WORDS};
 use crate::arguments::Get;
-use crate::command::reading::open;
-use crate::command::transfer::{Directories, Transfer, exit_code, find};
+use crate::command::transfer::{Directories, Place, Transfer, exit_code, find};
 use crate::shown;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
@@ -32,7 +31,7 @@ fn get(arguments: &Get) -> Result<ExitCode> {
 }
 
 fn one(transfer: &Transfer, source: &OsStr, at: Option<&Moment>, directory: &Path) -> Result<()> {
-    let place = open(source, at)?;
+    let place = Place::open_beside(source, at)?;
     transfer.stops(&place.opened.vfs);
     place.refuse_own_target(directory)?;
     let (name, above) = place.path.split_last().context("say what of it: VOLUME:PATH; 'weft export' copies all")?;

@@ -2,7 +2,6 @@
 
 use super::each_file;
 use crate::arguments::Cat;
-use crate::command::reading;
 use crate::command::subject::{self, Subject};
 use crate::command::transfer::Place;
 use crate::failure::{one_line, usage};
@@ -44,7 +43,7 @@ fn present(arguments: &Cat) -> ExitCode {
 
 /// Writes a file of a volume.
 fn in_volume(file: &OsStr) -> Result<()> {
-    let place = reading::open(file, None)?;
+    let place = Place::open_beside(file, None)?;
     subject::read(&place.opened.vfs, &place.path, print)?;
     place.close()
 }

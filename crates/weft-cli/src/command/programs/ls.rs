@@ -1,8 +1,7 @@
 //! `weft ls`: what is in directories of volumes, mounted or not, now or then.
 
 use crate::arguments::Ls;
-use crate::command::reading::open;
-use crate::command::transfer::{bytes_as_json, find};
+use crate::command::transfer::{Place, bytes_as_json, find};
 use crate::failure::one_line;
 use crate::{shown, size};
 use anyhow::Result;
@@ -39,7 +38,7 @@ pub fn ls(arguments: &Ls) -> ExitCode {
 
 /// Tells `told` of what is in the directory `named`, or of itself if that is something else.
 fn list(arguments: &Ls, named: &OsStr, mut told: impl FnMut(&[u8], &Attributes, Option<&[u8]>)) -> Result<()> {
-    let place = open(named, arguments.at.as_ref())?;
+    let place = Place::open_beside(named, arguments.at.as_ref())?;
     let vfs: &Vfs = &place.opened.vfs;
     let mut tell = |name: &[u8], attributes: &Attributes| -> Result<()> {
         let is_link = attributes.kind == Kind::Symlink;

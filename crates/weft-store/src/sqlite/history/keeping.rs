@@ -1,9 +1,9 @@
 //! Versions of rows that a commit is about to replace, kept in its transaction.
 //!
 //! A row that is put as it was stays as it is, with the commit that wrote it, unless other rows of
-//! its inode change; so does one in which the access time alone is another. A version takes the sum of its row along, damaged or not, so
-//! that damage stays what it is. What cannot be filed because it is damaged is not: that must not
-//! keep what replaces it from being stored.
+//! its inode change; so does one in which the access time alone is another. A version takes the sum
+//! of its row along, damaged or not, so that damage stays what it is. What cannot be filed because
+//! it is damaged is not: that must not keep what replaces it from being stored.
 
 use crate::error::{Error, Result};
 use crate::row::{CommitNo, Ino, InodeRow, NameRow};
