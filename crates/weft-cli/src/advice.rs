@@ -21,6 +21,7 @@ pub fn is_about(command: &Command) {
     let word = match command {
         Command::Mount(arguments) => of(&arguments.volume),
         Command::Serve(arguments) => of(&arguments.volume),
+        Command::Mcp(arguments) => of(&arguments.volume),
         Command::Info(arguments) => of(&arguments.volume),
         Command::Set(arguments) => of(&arguments.volume),
         Command::Check(arguments) => of(&arguments.volume),

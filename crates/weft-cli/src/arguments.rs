@@ -25,7 +25,7 @@ pub use history::{
 };
 pub use programs::{Cat, Grep, Ls, Permute, Sum, Wc};
 pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
-pub use serving::{Serve, Served, served_at, told_at};
+pub use serving::{Mcp, Serve, Served, served_at, told_at};
 pub use setting::{Set, Setting};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
 pub use watching::{Config, Stats, Status, Stop, Sync};
@@ -67,6 +67,14 @@ pub enum Command {
     /// as of 'weft mount'.
     #[command(after_long_help = examples::SERVE)]
     Serve(Serve),
+    /// Let an assistant read a volume and its past, by the Model Context Protocol
+    ///
+    /// Speaks the protocol on the standard input and output, as programs that use such servers
+    /// start them. Its tools list, read, search, compare and prove, with the rights of this user
+    /// and for this volume alone; they change nothing unless --allow-changes is given. Exit code 0:
+    /// the other side has closed the standard input. 1: it could not serve. 2: wrong usage.
+    #[command(after_long_help = examples::MCP)]
+    Mcp(Mcp),
     /// Unmount a volume, and wait until all of it is committed
     ///
     /// Exit code 0: it is unmounted, and all is committed. 1: it stays mounted, or something may be

@@ -16,6 +16,7 @@ mod info;
 mod init;
 mod link;
 mod log;
+mod mcp;
 mod mount;
 mod net;
 mod networks;
@@ -55,6 +56,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Init(arguments) => init::run(&arguments),
         Command::Mount(arguments) => mount::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Mcp(arguments) => mcp::run(&arguments),
         Command::Umount(arguments) => umount::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Set(arguments) => set::run(&arguments),

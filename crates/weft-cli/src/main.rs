@@ -40,6 +40,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use helper::Helper;
 use output::Work;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use weft_transform::worker;
 
 /// Exit code by which `weft umount` learns that a daemon's volume is whole only with the files
@@ -128,8 +129,14 @@ fn outlive_limits() {
 /// Makes all new files of this process its user's alone, also those of SQLite, of libraries, and of
 /// code that sets no mode.
 fn close_new_files() {
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // It is set once.
+    let _ = USERS_UMASK.set(before.bits());
 }
+
+/// The umask that the user has, where [`close_new_files`] has set another one: for files in volumes
+/// that are the user's own.
+static USERS_UMASK: OnceLock<u32> = OnceLock::new();
 
 /// Lets a process that prints for `head` end when `head` has seen enough, as other programs do.
 /// Rust ignores the signal, and printing then panics.

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use own_path::{ForeignLink, Last};
 use rustix::fd::{AsFd, AsRawFd};
 use std::ffi::OsString;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use weft_nfs::export::unescape;
@@ -71,7 +72,7 @@ fn resolved(path: &Path) -> Result<PathBuf> {
         missing.push(name.to_owned());
         match parent.canonicalize() {
             Ok(parent) => return Ok(missing.iter().rev().fold(parent, |path, name| path.join(name))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => at = parent,
+            Err(error) if matches!(error.kind(), NotFound | NotADirectory) => at = parent,
             Err(error) => return Err(error).with_context(|| format!("cannot look at {}", shown::path(parent))),
         }
     }

@@ -76,6 +76,11 @@ Examples:
     weft compact photos.weft
     weft compact photos.weft --json";
 
+pub const MCP: &str = "\
+Examples:
+    weft mcp photos.weft
+    weft mcp --allow-changes /mnt/photos";
+
 pub const PUT: &str = "\
 Examples:
     weft put letter.pdf ~/pictures photos.weft

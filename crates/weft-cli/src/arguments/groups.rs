@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 /// Groups of commands that belong together, and each command once.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Use volumes", &["init", "mount", "umount", "serve", "stop", "sync"]),
+    ("Use volumes", &["init", "mount", "umount", "serve", "mcp", "stop", "sync"]),
     ("Look at them", &["status", "info", "stats", "log", "du", "ls", "cat"]),
     ("Copy", &["put", "get", "import", "export", "send", "receive"]),
     ("The past", &["history", "snapshot", "restore", "undelete", "gc"]),

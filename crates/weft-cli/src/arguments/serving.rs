@@ -59,6 +59,15 @@ pub struct Served {
 }
 
 #[derive(Args)]
+pub struct Mcp {
+    /// The volume, or the directory where it is mounted
+    pub volume: PathBuf,
+    /// Have tools that make snapshots, restore and undelete, too
+    #[arg(long)]
+    pub allow_changes: bool,
+}
+
+#[derive(Args)]
 pub struct Serve {
     /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,

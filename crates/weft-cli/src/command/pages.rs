@@ -72,6 +72,7 @@ const RELATED: &[&[&str]] = &[
         "weft-mount",
         "weft-umount",
         "weft-serve",
+        "weft-mcp",
         "weft-status",
         "weft-sync",
         "weft-stats",

@@ -64,7 +64,8 @@ pub(super) fn resolved(path: &Path, last: Last) -> Result<PathBuf> {
         }
         let found = match next.symlink_metadata() {
             Ok(found) => found,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            // Of what was a directory then, and is a file now, nothing is there.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 let leads_back = left.iter().any(|name| name == "..");
                 ensure!(!leads_back, "{} leads through '..' of a directory that is not there", shown::path(path));
                 return Ok(left.iter().fold(next, |path, name| path.join(name)));
@@ -126,6 +127,8 @@ mod tests {
             let followed = place.join(path).canonicalize();
             assert_eq!(resolved(&place.join(path), Last::Followed).unwrap(), followed.unwrap_or(expected), "{path}");
         }
+        std::fs::write(place.join("file"), "").unwrap();
+        assert_eq!(resolved(&place.join("to-a/../file/x/y"), Last::Stays).unwrap(), place.join("file/x/y"));
         assert!(resolved(&place.join("none/../x"), Last::Stays).is_err());
         assert!(resolved(&place.join("loop/x"), Last::Stays).is_err());
     }

@@ -27,6 +27,7 @@ mod linked;
 mod links;
 mod logs;
 mod lost_pages;
+mod mcp;
 mod memory;
 mod messages;
 mod mixtures;

@@ -61,6 +61,7 @@ fn the_standard_input_becomes_a_file_whole_or_not_at_all() {
     fed(&place, &["put", "--overwrite", "-", "v:dumps/one"], b"other").well();
     assert_eq!(place.weft(&["cat", "v:dumps/one"]).well(), "other");
     let listed = place.weft(&["ls", "--json", "v:dumps"]).json();
+    assert_eq!(listed[0]["permissions"], "0644", "by the umask of the user");
     assert_eq!(
         (&listed[0]["name"], &listed[0]["size"], &listed[0]["kind"]),
         (&"one".into(), &5.into(), &"file".into())

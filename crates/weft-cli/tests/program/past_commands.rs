@@ -520,3 +520,19 @@ fn a_moment_in_the_future_is_refused() {
         refused(&["restore", &format!("{volume}:file"), "--at", future], 1, "is in the future");
     });
 }
+
+#[test]
+fn a_path_is_found_where_a_file_stands_now_for_a_directory_above_it() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.mount();
+    place.sh("mkdir -p a/b && echo then >a/b/c");
+    place.weft(&["snapshot", "create", "m", "kept"]).well();
+    place.sh("rm -r a && echo now >a");
+    assert_eq!(place.weft(&["cat", "--at", "kept", "m/a/b/c"]).well(), "then\n");
+    place.weft(&["log", "m/a/b/c"]).well();
+    place.weft(&["restore", "m/a/b/c", "--at", "kept", "--to", "m/back"]).well();
+    assert_eq!(std::fs::read_to_string(place.path("m/back")).unwrap(), "then\n");
+    place.umount();
+}

@@ -398,7 +398,12 @@ impl Planner<'_> {
         }
         if origin != Origin::Kept {
             let content = RestoredContent::Whole(self.blocks.then.get(&ino).cloned().unwrap_or_default());
-            let map = self.then.xattrs(then)?;
+            let mut map = self.then.xattrs(then)?;
+            if ino == Ino::ROOT {
+                // They control the volume, are its secrets, and are no other directory's.
+                map.retain(|name, _| !is_of_root(name));
+                row.xattrs = u32::try_from(map.len()).unwrap_or(u32::MAX);
+            }
             let changed = map.keys().cloned().collect::<Vec<_>>();
             let xattrs = (!changed.is_empty()).then_some(RestoredXattrs { map, changed });
             return Ok(Some(RestoredInode { present: None, row, content, alone, xattrs }));
@@ -458,11 +463,9 @@ impl Planner<'_> {
     fn changed_xattrs(&self, then: &InodeRow, now: &InodeRow) -> Restoring<Option<RestoredXattrs>> {
         let (mut new, old) = (self.then.xattrs(then)?, self.now.xattrs(now)?);
         if now.ino == Ino::ROOT {
-            let is_own = |name: &[u8]| name.starts_with(KEPT) || weft_attributes::is_reserved(name);
-            let controls = |name: &Name| is_own(name.as_bytes());
-            new.retain(|name, _| !controls(name));
+            new.retain(|name, _| !is_of_root(name));
             new.extend(
-                old.iter().filter(|(name, _)| controls(name)).map(|(name, value)| (name.clone(), value.clone())),
+                old.iter().filter(|(name, _)| is_of_root(name)).map(|(name, value)| (name.clone(), value.clone())),
             );
         }
         let names = new.keys().chain(old.keys()).collect::<FxHashSet<_>>();
@@ -506,6 +509,11 @@ impl Planner<'_> {
         }
         Ok(())
     }
+}
+
+/// True for attributes by which the root of a volume controls that, and for its secrets.
+fn is_of_root(name: &Name) -> bool {
+    name.as_bytes().starts_with(KEPT) || weft_attributes::is_reserved(name.as_bytes())
 }
 
 /// The ranges of indices at which `old` has blocks and `new` has none, and the blocks of `new` that

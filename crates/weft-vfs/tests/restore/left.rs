@@ -1,6 +1,7 @@
 //! What a restoration leaves as it is: history could not bring it back.
 
 use super::*;
+use weft_store::RowStore;
 
 #[test]
 fn a_file_in_place_of_one_whose_content_is_forgotten_stays() {
@@ -61,4 +62,25 @@ fn what_is_excluded_from_history_is_not_removed_unless_it_is_asked_for() {
     volume.try_restore("/d/target", then, Target::Place).expect("restored");
     assert!(find(&volume.vfs, "/d/target/new").is_none());
     assert_eq!(volume.read("/d/target/old"), b"old");
+}
+
+/// They would be a directory's that nobody can make, and the secrets among them would be sent.
+#[test]
+fn what_controls_the_volume_stays_with_its_root() {
+    let volume = Volume::new();
+    volume.put("/file", b"content");
+    volume.vfs.exclude_from_history(b"target").expect("excluded");
+    volume.vfs.set_xattr(Ino::ROOT, b"user.own", b"1", SetXattr::Any, false).expect("set");
+    let then = volume.commit();
+    volume.try_restore("/", then, Target::Elsewhere(b"/copy".to_vec())).expect("restored");
+    volume.commit();
+    let names = |ino| {
+        let all = volume.store.xattrs(ino).expect("readable").into_iter();
+        all.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect::<Vec<_>>()
+    };
+    assert!(names(Ino::ROOT).iter().any(|name| name.contains("exclude")));
+    assert_eq!(names(volume.at("/copy")), ["user.own"]);
+    let row = volume.store.inodes(volume.at("/copy"), 1).expect("readable").remove(0);
+    assert_eq!((row.xattrs, volume.read("/copy/file")), (1, b"content".to_vec()));
+    check_links(&volume.vfs);
 }

@@ -23,6 +23,9 @@ const STANDARD_INPUT_SHOWN: &str = "the standard input";
 /// Permissions of a file that the standard input becomes, before the umask takes some.
 const PERMISSIONS: u32 = 0o666;
 
+/// The umask that leaves others nothing.
+const CLOSED: u32 = 0o077;
+
 /// Copies files and directories into a volume.
 pub fn run(arguments: &Put) -> Result<ExitCode> {
     let is_input = |source: &PathBuf| source.as_os_str() == STANDARD_INPUT;
@@ -111,9 +114,8 @@ impl Importer<'_> {
             self.transfer.fail(What::File, shown, IN_THE_WAY);
             return Ok(());
         }
-        let umask = rustix::process::umask(rustix::fs::Mode::empty());
-        rustix::process::umask(umask);
-        let node = MakeNode { kind: Kind::File, permissions: PERMISSIONS, umask: umask.bits(), rdev: 0 };
+        let umask = crate::USERS_UMASK.get().copied().unwrap_or(CLOSED);
+        let node = MakeNode { kind: Kind::File, permissions: PERMISSIONS, umask, rdev: 0 };
         let ino = self.vfs.make_unnamed(Caller::ROOT, parent, node)?.ino;
         let placed = self.read_input(ino).and_then(|bytes| Ok((bytes, self.place(ino, parent, name)?)));
         // If it got no name it goes now; and with the next mount after a crash.
