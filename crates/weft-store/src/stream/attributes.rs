@@ -64,15 +64,17 @@ fn is_record(name: &[u8]) -> bool {
 pub(super) fn sent(store: &dyn Store, row: &InodeRow) -> Result<(InodeRow, Xattrs)> {
     let mut all = if row.has_xattrs() { store.xattrs(row.ino)? } else { Vec::new() };
     let before = all.len();
-    let is_sent = |name: &[u8]| !name.starts_with(OWN_XATTRS) || is_record(name);
-    all.retain(|(name, _)| row.ino != Ino::ROOT || is_sent(name.as_bytes()));
+    // The root's alone can be others: what another inode has of them is there by mistake, and no
+    // stream may have it.
+    let is_sent = |name: &[u8]| !name.starts_with(OWN_XATTRS) || row.ino == Ino::ROOT && is_record(name);
+    all.retain(|(name, _)| is_sent(name.as_bytes()));
     let left_out = u32::try_from(before - all.len()).unwrap_or(u32::MAX);
     Ok((InodeRow { xattrs: row.xattrs.saturating_sub(left_out), ..row.clone() }, all))
 }
 
 /// Returns `row` of `store` as it is sent.
 pub(super) fn sent_row(store: &dyn Store, row: &InodeRow) -> Result<InodeRow> {
-    if row.ino == Ino::ROOT { Ok(sent(store, row)?.0) } else { Ok(row.clone()) }
+    if row.has_xattrs() { Ok(sent(store, row)?.0) } else { Ok(row.clone()) }
 }
 
 /// Refuses an attribute that the inode `row` cannot have.
@@ -115,4 +117,36 @@ fn is_acl(value: &[u8]) -> bool {
         && [USER_OBJ, GROUP_OBJ, OTHER].into_iter().all(|tag| count(tag) == 1)
         && count(MASK) <= 1
         && (count(USER) + count(GROUP) == 0 || count(MASK) == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Batch, InodeChange, XattrChange};
+    use crate::memory::MemoryStore;
+    use crate::store::{CommitStore, Durability, RowStore, VolumeOptions};
+
+    #[test]
+    fn no_inode_sends_what_controls_the_volume_or_is_its_secret() {
+        let store = MemoryStore::new(VolumeOptions::default());
+        let header = store.header().expect("readable");
+        let root = InodeRow { xattrs: 2, ..store.inodes(Ino::ROOT, 1).expect("readable").remove(0) };
+        let other = InodeRow { ino: Ino(20), xattrs: 2, ..root.clone() };
+        let mut batch = Batch { commit: header.commit.next(), counters: header.counters, ..Batch::default() };
+        batch.counters.next_id = 21;
+        for row in [&root, &other] {
+            batch.inodes.push(InodeChange::Put(row.clone()));
+            for name in ["weft.secret.handles", "user.own"] {
+                let name = Name::of_xattr(name.as_bytes()).expect("a name");
+                batch.xattrs.push(XattrChange { ino: row.ino, name, value: Some(b"value".to_vec()) });
+            }
+        }
+        store.apply(&batch, Durability::Durable).expect("applied");
+        for row in [&root, &other] {
+            let (sent, xattrs) = sent(&store, row).expect("readable");
+            let names = xattrs.iter().map(|(name, _)| name.as_bytes()).collect::<Vec<_>>();
+            assert_eq!((sent.xattrs, names), (1, vec![&b"user.own"[..]]));
+            assert_eq!(sent_row(&store, row).expect("readable").xattrs, 1);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::check::{database, look, sample_volume};
 use crate::compare::state;
 use crate::contract::HOMES;
-use crate::crash::{copy, wal};
+use crate::crash::{copy_rewriting, wal};
 use std::fs;
 use std::path::{Path, PathBuf};
 use weft_store::sqlite::{self, Stop, open};
@@ -76,14 +76,7 @@ fn a_compaction_that_is_killed_anywhere_leaves_the_volume_as_it_was() {
         let mut killed = Vec::new();
         let mut kill = |_: Progress| {
             let to = directory.path().join(format!("killed{}", killed.len()));
-            copy(&path, &to);
-            if unfinished(&path).exists() {
-                fs::copy(unfinished(&path), unfinished(&to)).expect("copied");
-                let mark = "user.weft.unfinished";
-                if rustix::fs::getxattr(unfinished(&path), mark, &mut [0; 8][..]).is_ok() {
-                    rustix::fs::setxattr(unfinished(&to), mark, b"1", rustix::fs::XattrFlags::empty()).expect("marked");
-                }
-            }
+            copy_rewriting(&path, &to, unfinished);
             killed.push(to);
         };
         sqlite::compact(&path, &Stop::default(), &mut kill).expect("compacted");

@@ -32,6 +32,21 @@ pub fn copy(volume: &Path, to: &Path) {
     }
 }
 
+/// The same, with the new database that is being written beside the old one, by the path that
+/// `unfinished` tells.
+pub fn copy_rewriting(volume: &Path, to: &Path, unfinished: impl Fn(&Path) -> PathBuf) {
+    const MARK: &str = "user.weft.unfinished";
+    copy(volume, to);
+    let (from, to) = (unfinished(volume), unfinished(to));
+    if !from.exists() {
+        return;
+    }
+    fs::copy(&from, &to).expect("copied");
+    if rustix::fs::getxattr(&from, MARK, &mut [0; 8][..]).is_ok() {
+        rustix::fs::setxattr(&to, MARK, b"1", rustix::fs::XattrFlags::empty()).expect("marked");
+    }
+}
+
 /// The write-ahead log of a volume.
 pub fn wal(volume: &Path) -> PathBuf {
     let database = if volume.is_dir() { volume.join("meta.sqlite") } else { volume.into() };

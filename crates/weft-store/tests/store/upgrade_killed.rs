@@ -3,7 +3,7 @@
 use crate::check::{database, look, sample_volume};
 use crate::compare::state;
 use crate::contract::HOMES;
-use crate::crash::{copy, wal};
+use crate::crash::{copy, copy_rewriting, wal};
 use crate::upgrade::{has_what_the_old_program_wrote, run};
 use rusqlite::Connection;
 use std::fs;
@@ -46,14 +46,7 @@ fn an_upgrade_that_is_killed_anywhere_leaves_the_old_volume_or_the_new_one() {
         let mut killed = Vec::new();
         let mut kill = |_: Progress| {
             let to = directory.path().join(format!("killed{}", killed.len()));
-            copy(&path, &to);
-            if unfinished(&path).exists() {
-                fs::copy(unfinished(&path), unfinished(&to)).expect("copied");
-                let mark = "user.weft.unfinished";
-                if rustix::fs::getxattr(unfinished(&path), mark, &mut [0; 8][..]).is_ok() {
-                    rustix::fs::setxattr(unfinished(&to), mark, b"1", rustix::fs::XattrFlags::empty()).expect("marked");
-                }
-            }
+            copy_rewriting(&path, &to, unfinished);
             killed.push(to);
         };
         upgrade(&path, Upgrade::Now, &mut kill).expect("upgraded");

@@ -33,11 +33,15 @@ impl<'a> Leaving<'a> {
         let top = top.iter().map(Name::as_bytes).collect::<Vec<_>>();
         let is_asked_for = excluded.iter().any(|exclusion| exclusion.is_of(&top));
         let excluded = if is_asked_for { Vec::new() } else { excluded };
-        Leaving { past, paths: present.paths(), present, top, excluded, left: FxHashSet::default() }
+        let paths = if excluded.is_empty() { FxHashMap::default() } else { present.paths() };
+        Leaving { past, paths, present, top, excluded, left: FxHashSet::default() }
     }
 
     /// Leaves what is in place of `forgotten` files, by directory and name, and what is excluded.
     pub(super) fn leave(&mut self, forgotten: &FxHashSet<(Ino, Name)>) {
+        if forgotten.is_empty() && self.excluded.is_empty() {
+            return;
+        }
         let kept = self.past.order.clone().into_iter().filter(|ino| self.present.names.contains_key(ino));
         for directory in kept.collect::<Vec<_>>() {
             let then = self.past.names_of(directory).iter().map(|entry| entry.name.clone()).collect::<FxHashSet<_>>();
@@ -86,14 +90,17 @@ impl<'a> Leaving<'a> {
                 way.push((next, self.present.names_of(next.ino).iter()));
                 continue;
             }
-            way.iter().for_each(|(directory, _)| {
+            // One on the way that was elsewhere then goes back there, with all in it.
+            let is_elsewhere = |ino: &Ino| self.past.inodes.contains_key(ino) && !self.left.contains(ino);
+            if way.iter().any(|(directory, _)| is_elsewhere(&directory.ino)) {
+                continue;
+            }
+            for (directory, _) in &way {
                 if !self.left.contains(&directory.ino) {
                     self.take(directory);
                 }
-            });
-            if way.iter().all(|(directory, _)| self.left.contains(&directory.ino)) {
-                self.leave_all(next);
             }
+            self.leave_all(next);
         }
     }
 
