@@ -24,7 +24,7 @@ pub use history::{
     Keeping, NamedSnapshot, RenameSnapshot, SetHistory, Snapshot, SnapshotCommand,
 };
 pub use programs::{Cat, Grep, Ls, Permute, Sum, Wc};
-pub use restoring::{Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
+pub use restoring::{Cp, Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
 pub use serving::{Mcp, Serve, Served, served_at, told_at};
 pub use setting::{Set, Setting};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
@@ -135,6 +135,14 @@ pub enum Command {
     /// it has that format. 1: it could not be brought to it.
     #[command(after_long_help = examples::UPGRADE)]
     Upgrade(Upgrade),
+    /// Copy a file or a directory with all in it within a volume, mounted or not, at once
+    ///
+    /// The copy shares the blocks of what is copied, so that no data is read or written, and comes
+    /// in one step: all of it, or nothing. The volume has to keep history; in the mount of one that
+    /// keeps none, 'cp --reflink' shares blocks of files. Exit code 0: it is copied. 1: it could not
+    /// be. 2: wrong usage.
+    #[command(after_long_help = examples::CP)]
+    Cp(Cp),
     /// Copy a directory into a volume that is not mounted
     ///
     /// Failures are named on standard error and counted, and the rest is copied. Files have their

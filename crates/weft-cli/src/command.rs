@@ -79,6 +79,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::History(arguments) => history::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         Command::Restore(arguments) => restore::run(&arguments),
+        Command::Cp(arguments) => restore::copy(&arguments),
         Command::Undelete(arguments) => restore::undelete(&arguments),
         Command::Du(arguments) => du::run(&arguments),
         Command::Gc(arguments) => gc::run(&arguments),

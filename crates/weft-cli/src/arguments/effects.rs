@@ -35,6 +35,7 @@ impl Command {
             | Command::Snapshot(_)
             | Command::Restore(_)
             | Command::Undelete(_)
+            | Command::Cp(_)
             | Command::Du(_)
             | Command::Gc(_)
             | Command::Send(_)
@@ -80,6 +81,7 @@ impl Command {
                 _ => false,
             },
             Command::Restore(arguments) => arguments.told.dry_run,
+            Command::Cp(arguments) => arguments.dry_run,
             Command::Undelete(arguments) => arguments.list.is_some() || arguments.told.dry_run,
             Command::History(arguments) => match &arguments.command {
                 None => true,

@@ -81,6 +81,11 @@ Examples:
     weft mcp photos.weft
     weft mcp --allow-changes /mnt/photos";
 
+pub const CP: &str = "\
+Examples:
+    weft cp /mnt/photos/2026 /mnt/photos/2026.before
+    weft cp photos.weft:2026 photos.weft:2026.before";
+
 pub const PUT: &str = "\
 Examples:
     weft put letter.pdf ~/pictures photos.weft

@@ -7,7 +7,7 @@ use std::fmt::Write;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Use volumes", &["init", "mount", "umount", "serve", "mcp", "stop", "sync"]),
     ("Look at them", &["status", "info", "stats", "log", "du", "ls", "cat"]),
-    ("Copy", &["put", "get", "import", "export", "send", "receive"]),
+    ("Copy", &["cp", "put", "get", "import", "export", "send", "receive"]),
     ("The past", &["history", "snapshot", "restore", "undelete", "gc"]),
     ("Change volumes", &["set", "config", "convert", "compact", "upgrade"]),
     ("Damage", &["check", "scrub"]),

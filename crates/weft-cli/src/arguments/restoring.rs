@@ -47,6 +47,21 @@ pub struct Undelete {
 }
 
 #[derive(Args)]
+pub struct Cp {
+    /// A file or directory in a mounted volume, or VOLUME:PATH
+    pub from: OsString,
+    /// The path of the copy in the same volume, where nothing is yet
+    #[arg(value_name = "PATH|VOLUME:PATH")]
+    pub to: OsString,
+    /// Change nothing, and list each name that the copy would have
+    #[arg(long)]
+    pub dry_run: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
 pub struct RestoreSnapshot {
     #[command(flatten)]
     pub snapshot: super::NamedSnapshot,

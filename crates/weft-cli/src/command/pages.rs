@@ -84,7 +84,7 @@ const RELATED: &[&[&str]] = &[
     &["weft-init", "weft-info", "weft-set", "weft-convert", "weft-compact", "weft-upgrade"],
     &["weft-check", "weft-scrub", "weft-log"],
     &["weft-history", "weft-log", "weft-mount", "weft-export"],
-    &["weft-import", "weft-export", "weft-put", "weft-get", "weft-ls", "weft-cat"],
+    &["weft-import", "weft-export", "weft-put", "weft-get", "weft-ls", "weft-cp", "weft-cat"],
     &["weft-digest", "weft-diff", "weft-prove", "weft-verify-proof"],
     &["weft-keygen", "weft-sign", "weft-verify"],
     &["weft-link", "weft-net", "weft-run", "weft-pipe", "weft-stages", "weft-networks"],

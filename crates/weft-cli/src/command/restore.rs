@@ -1,10 +1,10 @@
-//! `weft restore`, `weft undelete` and `weft snapshot restore`.
+//! `weft restore`, `weft undelete`, `weft snapshot restore`, and `weft cp`.
 
 mod deleted;
 mod place;
 
 use super::transfer::{find, names, path_as_json};
-use crate::arguments::{Restore, RestoreSnapshot, Told, Undelete};
+use crate::arguments::{Cp, Restore, RestoreSnapshot, Told, Undelete};
 use crate::failure::usage;
 use crate::opened::{Opened, Settings};
 use crate::shown;
@@ -47,6 +47,23 @@ pub fn undelete(arguments: &Undelete) -> Result<ExitCode> {
     let what = || format!("cannot undelete {}", named(path));
     let report = restored(Place::find(path)?, arguments.at.clone(), target, &arguments.told).with_context(what)?;
     tell("undeleted", path, &report, &arguments.told);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Copies what is there now to another path: a restoration as of the last commit.
+pub fn copy(arguments: &Cp) -> Result<ExitCode> {
+    let Cp { from, to, dry_run, json } = arguments;
+    let what = || format!("cannot copy {} to {}", named(from), named(to));
+    let place = Place::find(from)?;
+    let target = Target::Elsewhere(place.other(to)?);
+    let told = Told { dry_run: *dry_run, json: *json };
+    let report = restored(place, Some(Moment::Now), target, &told).with_context(what)?;
+    if *json || *dry_run {
+        tell("copied", to, &report, &told);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let names = shown::counted(report["back"].as_u64().unwrap_or(0), "name", "names");
+    outln!("{} is a copy of {}: {names}, which share all blocks with it", named(to), named(from));
     Ok(ExitCode::SUCCESS)
 }
 

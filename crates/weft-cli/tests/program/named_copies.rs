@@ -114,3 +114,30 @@ fn a_volume_is_not_put_into_itself_and_a_mistake_is_told_before_it_is_opened() {
     place.weft(&["get", "v:nothing", "got"]).could_not(&["there is no nothing in the volume"]);
     place.weft(&["get", "v:nothing", "nowhere"]).could_not(&["nowhere"]);
 }
+
+#[test]
+fn a_copy_within_a_volume_shares_its_blocks_and_comes_at_once() {
+    on_each_engine(&[], |place, volume| {
+        let said =
+            place.sh("mkdir -p d/sub && seq 1 200000 >d/sub/lines && ln d/sub/lines d/hard && ln -s hard d/link");
+        assert_eq!(said.code, 0, "{said:?}");
+        place.weft(&["sync", "m"]).well();
+        let stored = || place.weft(&["info", "--json", volume]).json()["bytes"].as_u64().unwrap();
+        let listed = place.weft(&["cp", "--dry-run", "m/d", "m/copy"]).well();
+        assert!(listed.contains("m/copy/sub/lines") && !place.path("m/copy").exists(), "{listed}");
+        let said = place.weft(&["cp", "m/d", "m/copy"]).well();
+        assert!(said.contains("m/copy is a copy of m/d: 5 names"), "{said}");
+        assert_described(&place.path("m/d"), &place.path("m/copy"));
+        place.weft(&["cp", "m/d", "m/copy"]).failed(&["cannot copy m/d to m/copy", "is there"]);
+        place.umount();
+        let before = stored();
+        let [from, to] = ["d", "other/copy"].map(|path| format!("{volume}:{path}"));
+        place.weft(&["cp", &from, &to]).failed(&["other"]);
+        place.weft(&["cp", &from, &format!("{volume}:again")]).well();
+        assert_eq!(place.weft(&["cat", &format!("{volume}:again/hard")]).well().lines().count(), 200_000);
+        assert!(stored() > before, "files count, as they do by their own");
+    });
+    let place = Place::new();
+    place.weft(&["init", "--history", "off", "v"]).well();
+    place.weft(&["cp", "v:a", "v:b"]).failed(&["cannot copy v:a to v:b", "keeps no history"]);
+}
