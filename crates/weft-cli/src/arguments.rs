@@ -139,8 +139,8 @@ pub enum Command {
     ///
     /// The copy shares the blocks of what is copied, so that no data is read or written, and comes
     /// in one step: all of it, or nothing. The volume has to keep history; in the mount of one that
-    /// keeps none, 'cp --reflink' shares blocks of files. Exit code 0: it is copied. 1: it could not
-    /// be. 2: wrong usage.
+    /// keeps none, 'cp --reflink' shares blocks of files. Exit code 0: it is copied. 1: it could
+    /// not be. 2: wrong usage.
     #[command(after_long_help = examples::CP)]
     Cp(Cp),
     /// Copy a directory into a volume that is not mounted
