@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Longest time until the kernel has forgotten a file that was removed.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(300);
 
 /// A disk of its own, mounted until dropped.
 struct Disk(PathBuf);
