@@ -90,7 +90,7 @@ pub enum Command {
     Info(Info),
     /// Change options of a volume, mounted or not: the most that it may store and hold
     ///
-    /// What is stored beyond a new limit stays, and nothing more fits until enough of it is gone.
+    /// All beyond a new limit stays, and nothing more fits until enough of it is gone.
     /// 'weft history set' changes what is kept of the past, and 'weft convert' the home of blocks.
     /// Exit code 0: it is set. 1: it could not be. 2: wrong usage.
     #[command(after_long_help = examples::SET)]

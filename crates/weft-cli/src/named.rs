@@ -52,7 +52,9 @@ pub fn is_volume(named: &Path) -> bool {
 
 /// Returns the volume in files, a directory, that `path` is or lies in, there or not.
 pub fn volume_around(path: &Path) -> Option<PathBuf> {
-    let path = resolved(path).or_else(|_| std::path::absolute(path)).ok()?;
+    // Of one that is there the last name may be a symbolic link, too.
+    let real = path.canonicalize().ok().or_else(|| resolved(path).ok());
+    let path = real.or_else(|| std::path::absolute(path).ok())?;
     let is_volume = |path: &&Path| path.is_dir() && weft_store::sqlite::is_volume(path);
     path.ancestors().find(is_volume).map(Path::to_path_buf)
 }

@@ -14,11 +14,11 @@ use super::transfer::{Directories, Directory, Place, Transfer, TreePath, What, W
 use crate::arguments::Import;
 use crate::named::is_volume;
 use crate::shown;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use weft_vfs::{Attributes, Caller, ErrorKind, Exclusion, HISTORY_NAME, Ino, Kind, MakeNode, RenameMode, Vfs};
@@ -39,7 +39,6 @@ pub fn run(arguments: &Import) -> ExitCode {
 
 fn import(arguments: &Import) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
-    crate::serving::allow_connections();
     let directory = shown::path(&arguments.directory);
     let metadata = arguments.directory.metadata().with_context(|| format!("cannot import {directory}"))?;
     if !metadata.is_dir() {
@@ -52,7 +51,6 @@ fn import(arguments: &Import) -> Result<ExitCode> {
         let volume = shown::word(arguments.directory.as_os_str());
         bail!("{volume} is a volume, not a directory: 'weft export {volume} DIRECTORY' copies what is in it");
     }
-    ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
     let root = Directories::named(&arguments.directory)?;
     // An entry that has the name of the past keeps it, as nothing else may be lost of the source.
     let place = match arguments.dry_run {
@@ -202,6 +200,19 @@ impl Importer<'_> {
         }
     }
 
+    /// Returns a directory, and the names in it that are to be copied. Reports one that cannot be
+    /// read.
+    fn listed(&self, way: &TreePath) -> Option<(Vec<Vec<u8>>, Directory)> {
+        let only = self.only.clone().filter(|_| way.is_top());
+        let listed = self.root.open(way).and_then(|directory| {
+            let names = only.map_or_else(|| directory.names(), |only| Ok(vec![only]))?;
+            Ok((names, directory))
+        });
+        let reported =
+            |error| self.transfer.fail_with(What::Directory, &way.path(), "cannot import it", &Error::from(error));
+        listed.map_err(reported).ok()
+    }
+
     fn walk(&self, target: Ino, files: &Sender<'_>, found: &mut Found) -> Result<()> {
         let top = self.root.top().way();
         let mut waiting = vec![(top.clone(), target)];
@@ -210,20 +221,12 @@ impl Importer<'_> {
             found.directories.push((top.clone(), target));
         }
         while let Some((way, parent)) = waiting.pop() {
-            let only = self.only.clone().filter(|_| way.is_top());
-            let listed = self.root.open(&way).and_then(|directory| {
-                let names = only.map_or_else(|| directory.names(), |only| Ok(vec![only]))?;
-                Ok((names, directory))
-            });
-            let (names, directory) = match listed {
-                Ok((names, directory)) => (names, Arc::new(directory)),
-                Err(error) => {
-                    self.transfer.fail_with(What::Directory, &way.path(), "cannot import it", &error.into());
-                    // That reports it: it need not be tried again for its attributes.
-                    found.directories.retain(|(other, _)| !other.is(&way));
-                    continue;
-                }
+            let Some((names, directory)) = self.listed(&way) else {
+                // It was reported, and need not be tried again for its attributes.
+                found.directories.retain(|(other, _)| !other.is(&way));
+                continue;
             };
+            let directory = Arc::new(directory);
             for name in names {
                 if !self.transfer.goes_on() {
                     return Ok(());

@@ -118,18 +118,18 @@ impl Place {
     /// Refuses to copy from a directory in which the volume itself lies, or which is a part of it.
     pub fn refuse_own_source(&self, directory: &Path) -> Result<()> {
         let holds = |real: &Path| self.opened.layout.as_ref().is_some_and(|layout| layout.database.starts_with(real));
-        self.refuse_own_target(directory)?;
+        self.refuse_own_part(directory)?;
         if directory.canonicalize().is_ok_and(|real| holds(&real)) {
             bail!("the volume itself lies in {}, and would be copied while it grows", directory.display());
         }
         Ok(())
     }
 
-    /// Refuses to copy to a directory among the volume's own files.
-    pub fn refuse_own_target(&self, directory: &Path) -> Result<()> {
+    /// Refuses a file or directory among the volume's own files.
+    fn refuse_own_part(&self, directory: &Path) -> Result<()> {
         let layout = self.opened.layout.as_ref().filter(|layout| layout.segments.is_some());
         let Some(own) = layout.and_then(|layout| layout.database.parent()) else { return Ok(()) };
-        // A directory to be made lies where its parent does.
+        // A symbolic link that leads nowhere lies where its parent does.
         let real = directory.canonicalize().or_else(|_| parent_of(directory).canonicalize());
         if real.is_ok_and(|real| real.starts_with(own)) {
             bail!("{} lies among the volume's own files; name a directory elsewhere", directory.display());

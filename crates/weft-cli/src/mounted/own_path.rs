@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 /// Symbolic links on one way, at most (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// What is done with the last name of a path.
+/// The treatment of the last name of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Last {
     /// It stays, if it is a symbolic link.

@@ -113,6 +113,12 @@ fn a_volume_is_not_put_into_itself_and_a_mistake_is_told_before_it_is_opened() {
     place.weft(&["get", "v:", "got"]).could_not(&["weft export"]);
     place.weft(&["get", "v:nothing", "got"]).could_not(&["there is no nothing in the volume"]);
     place.weft(&["get", "v:nothing", "nowhere"]).could_not(&["nowhere"]);
+    place.weft(&["init", "other"]).well();
+    std::os::unix::fs::symlink("other/segments", place.path("led")).unwrap();
+    for target in ["v/segments", "other/segments", "led"] {
+        place.weft(&["get", "v:nothing", target]).could_not(&[target, "among the files of the volume"]);
+        place.weft(&["export", "v", target]).could_not(&[target, "among the files of the volume"]);
+    }
 }
 
 #[test]

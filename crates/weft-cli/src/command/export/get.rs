@@ -1,11 +1,11 @@
 //! `weft get`: files and directories by name, from a volume into a directory that is there. It is
 //! an export of single entries of directories.
 
-use super::{Exporter, Finish, WORDS};
+use super::{Exporter, Finish, WORDS, refuse_in_volume};
 use crate::arguments::Get;
 use crate::command::transfer::{Directories, Place, Transfer, exit_code, find};
 use crate::shown;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,8 +18,6 @@ pub fn run(arguments: &Get) -> ExitCode {
 
 fn get(arguments: &Get) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
-    crate::serving::allow_connections();
-    ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an export needs it");
     for source in &arguments.sources {
         if !transfer.goes_on() {
             break;
@@ -31,9 +29,9 @@ fn get(arguments: &Get) -> Result<ExitCode> {
 }
 
 fn one(transfer: &Transfer, source: &OsStr, at: Option<&Moment>, directory: &Path) -> Result<()> {
+    refuse_in_volume(source, directory)?;
     let place = Place::open_beside(source, at)?;
     transfer.stops(&place.opened.vfs);
-    place.refuse_own_target(directory)?;
     let (name, above) = place.path.split_last().context("say what of it: VOLUME:PATH; 'weft export' copies all")?;
     let from = find(&place.opened.vfs, above)?;
     let export = Exporter {

@@ -37,8 +37,6 @@ pub fn run(arguments: &Put) -> Result<ExitCode> {
 
 fn put(arguments: &Put, is_input: bool) -> Result<ExitCode> {
     let transfer = Transfer::begin()?;
-    crate::serving::allow_connections();
-    ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and an import needs it");
     // Looked for before the volume is opened: a mistake costs nothing then.
     let sources = if is_input { Vec::new() } else { all_of(&arguments.sources)? };
     let place = Place::open_without_past(&arguments.target)?;

@@ -25,14 +25,7 @@ impl Importer<'_> {
         let mut waiting = vec![(self.root.top().way().clone(), target.map(|target| target.ino))];
         let mut met = HashSet::new();
         while let Some((way, there)) = waiting.pop() {
-            let listed = self.root.open(&way).and_then(|directory| Ok((directory.names()?, directory)));
-            let (names, directory) = match listed {
-                Ok(listed) => listed,
-                Err(error) => {
-                    self.transfer.fail_with(What::Directory, &way.path(), "cannot import it", &error.into());
-                    continue;
-                }
-            };
+            let Some((names, directory)) = self.listed(&way) else { continue };
             for name in names {
                 if !self.transfer.goes_on() {
                     return Ok(());

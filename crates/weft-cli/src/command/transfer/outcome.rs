@@ -3,7 +3,7 @@
 
 use super::{Interrupt, Progress, path_as_json};
 use crate::shown;
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, ensure};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use serde_json::{Value, json};
@@ -140,9 +140,12 @@ fn stop_computing(vfs: &Arc<Vfs>) {
 }
 
 impl Transfer {
-    /// Begins a copy, which signals end from now on. Must be called before other threads are
-    /// started.
+    /// Begins a copy, which signals end from now on, with as many open files as this process may
+    /// have. Must be called before other threads are started. Fails if `/proc`, by which open files
+    /// get their attributes, is not mounted.
     pub fn begin() -> Result<Transfer> {
+        ensure!(Path::new("/proc/self/fd").exists(), "/proc is not mounted, and a copy needs it");
+        crate::serving::allow_connections();
         let volume = Arc::new(Mutex::new(Weak::<Vfs>::new()));
         let own = volume.clone();
         let stop = move |_| {
