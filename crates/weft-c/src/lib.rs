@@ -13,6 +13,7 @@ mod version;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use weft_client::errno;
 
 /// Returns the result of `call`, with errors as errno.
 fn guarded<T>(call: impl FnOnce() -> io::Result<T>) -> Result<T, i32> {
@@ -42,19 +43,6 @@ fn pointer<T>(call: impl FnOnce() -> io::Result<T>) -> Option<T> {
 /// For functions that return a negative errno.
 fn status(call: impl FnOnce() -> io::Result<i32>) -> i32 {
     guarded(call).unwrap_or_else(|errno| -errno)
-}
-
-fn errno(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(match error.kind() {
-        io::ErrorKind::InvalidInput => libc::EINVAL,
-        io::ErrorKind::InvalidData => libc::EBADMSG,
-        io::ErrorKind::BrokenPipe => libc::EPIPE,
-        io::ErrorKind::ConnectionReset => libc::ECONNRESET,
-        io::ErrorKind::OutOfMemory => libc::ENOBUFS,
-        io::ErrorKind::WriteZero => libc::ENOSPC,
-        io::ErrorKind::Unsupported => libc::EOPNOTSUPP,
-        _ => libc::EIO,
-    })
 }
 
 fn invalid() -> io::Error {

@@ -58,6 +58,15 @@ const LAST: u64 = 1 << 32;
 const EMPTY: u64 = 1 << 33;
 const FORGET: u64 = 1 << 34;
 
+/// Called whenever a signal interrupts a wait of an end. An error ends the wait, and is returned if
+/// its kind is `Interrupted`.
+pub type OnSignal = fn() -> io::Result<()>;
+
+/// Signals interrupt no wait.
+fn wait_on() -> io::Result<()> {
+    Ok(())
+}
+
 /// A new channel within this process.
 ///
 /// # Errors

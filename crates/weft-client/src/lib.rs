@@ -38,6 +38,8 @@ pub mod channel;
 #[cfg(not(loom))]
 mod daemon;
 #[cfg(not(loom))]
+mod errno;
+#[cfg(not(loom))]
 mod file;
 #[cfg(not(loom))]
 pub mod lent;
@@ -46,6 +48,8 @@ pub mod protocol;
 #[cfg(not(loom))]
 pub mod socket;
 
+#[cfg(not(loom))]
+pub use errno::errno;
 #[cfg(not(loom))]
 pub use file::File;
 

@@ -5,7 +5,7 @@ use super::control::Control;
 use super::held;
 use super::ring::{Entry, Garbage, Popping, Ring};
 use super::socket::{self, End, Message, Received};
-use super::{EMPTY, FORGET, LAST};
+use super::{EMPTY, FORGET, LAST, OnSignal, wait_on};
 use crate::lent::{GUARDS_MAX, Lent};
 use rustix::event::PollFlags;
 use rustix::net::Shutdown;
@@ -31,6 +31,7 @@ pub struct Receiver {
     /// Since the last bytes.
     idle: usize,
     over: Option<Over>,
+    on_signal: OnSignal,
 }
 
 /// Reason why nothing is received any more.
@@ -92,7 +93,14 @@ impl Receiver {
         let ring = Arc::new(Control::open(&memory)?);
         let tickets = AtomicUsize::new(0);
         let end = Arc::new(Returning { ring: ring.clone(), socket, token: Arc::new(token), tickets });
-        Ok(Receiver { end, ring: Popping::of(ring), arenas: HashMap::new(), partial: Rope::new(), idle: 0, over: None })
+        let (ring, arenas, partial) = (Popping::of(ring), HashMap::new(), Rope::new());
+        Ok(Receiver { end, ring, arenas, partial, idle: 0, over: None, on_signal: wait_on })
+    }
+
+    /// Has `on_signal` called when a signal interrupts [`Receiver::receive`]. If that ends the wait
+    /// (kind `Interrupted`), nothing is lost: the next call goes on.
+    pub fn on_signal(&mut self, on_signal: OnSignal) {
+        self.on_signal = on_signal;
     }
 
     /// The next rope, as it was sent; none after the last one. Waits for it.
@@ -116,6 +124,7 @@ impl Receiver {
         match &received {
             Ok(Some(_)) => {}
             Ok(None) => self.end_with(Over::Ended),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.end.ring.receiver_is_awake(),
             Err(error) => self.end_with(match error.kind() {
                 io::ErrorKind::ConnectionReset => Over::Reset,
                 io::ErrorKind::InvalidData => Over::Garbage("the sender is none of Weft's"),
@@ -267,7 +276,7 @@ impl Receiver {
         if ring.wakes_sender_by_sleep() {
             socket::send_wake(socket)?;
         }
-        socket::wait(socket, PollFlags::IN)?;
+        socket::wait(socket, PollFlags::IN, self.on_signal)?;
         match socket::receive(socket)? {
             // Not more than one: entries that come before the next must be read first.
             Received::Message(message) => self.understand(message).map(|()| false),

@@ -6,7 +6,9 @@ use super::held::{self, Hold};
 use super::packing::Packing;
 use super::ring::{Entry, Garbage, Pushing, Wish};
 use super::socket::{self, End, Message, Received};
-use super::{BUDGET_BYTES, EMPTY, FORGET, KeptByReceiver, LAST, PLACE_BYTES, REFER_MIN, WINDOW_BYTES};
+use super::{
+    BUDGET_BYTES, EMPTY, FORGET, KeptByReceiver, LAST, OnSignal, PLACE_BYTES, REFER_MIN, WINDOW_BYTES, wait_on,
+};
 use crate::lent::{self, GUARDS_MAX};
 use rustix::event::PollFlags;
 use std::io;
@@ -33,6 +35,7 @@ pub struct Sender {
     pieces: Vec<Piece>,
     /// Reason why nothing can be sent any more.
     broken: Option<(io::ErrorKind, &'static str)>,
+    on_signal: OnSignal,
 }
 
 /// Bytes of a rope that lie together, ready to be told of.
@@ -120,7 +123,15 @@ impl Sender {
             taken: 0,
             pieces: Vec::new(),
             broken: None,
+            on_signal: wait_on,
         })
+    }
+
+    /// Has `on_signal` called when a signal interrupts a wait of this end. If that ends the wait
+    /// (kind `Interrupted`), nothing of the rope was sent, unless it is so long that it was being
+    /// received already: then nothing can be sent from then on.
+    pub fn on_signal(&mut self, on_signal: OnSignal) {
+        self.on_signal = on_signal;
     }
 
     /// Memory to fill: what is frozen of it ([`Place::freeze`]) is sent without a copy. The
@@ -212,6 +223,7 @@ impl Sender {
             let why = match error.kind() {
                 io::ErrorKind::BrokenPipe => "the receiver is gone",
                 io::ErrorKind::InvalidData => "the receiver is none of Weft's",
+                io::ErrorKind::Interrupted => "a signal interrupted the sender within a rope",
                 _ => "sending failed before",
             };
             self.broken.get_or_insert((error.kind(), why));
@@ -306,7 +318,7 @@ impl Sender {
         if self.ring.ring().wakes_receiver() {
             socket::send_wake(self.socket.as_fd())?;
         }
-        socket::send_arena(self.socket.as_fd(), number, arena, &guards).map_err(broken_pipe)?;
+        socket::send_arena(self.socket.as_fd(), number, arena, &guards, self.on_signal).map_err(broken_pipe)?;
         Ok(number)
     }
 
@@ -376,6 +388,10 @@ impl Sender {
                 return Err(KeptByReceiver { bytes: self.lent_bytes() - unsent }.into());
             }
             let slept = self.sleep();
+            if slept.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+                ring.sender_is_awake();
+                return slept.map(drop);
+            }
             self.noted(slept)?;
         }
     }
@@ -383,7 +399,7 @@ impl Sender {
     /// Sleeps until something comes from the receiver; whether that was a call to wake up.
     fn sleep(&mut self) -> io::Result<bool> {
         let socket = self.socket.as_fd();
-        socket::wait(socket, PollFlags::IN)?;
+        socket::wait(socket, PollFlags::IN, self.on_signal)?;
         match socket::receive(socket)? {
             Received::Nothing => Ok(true),
             Received::Message(Message::Wake) => Ok(false),

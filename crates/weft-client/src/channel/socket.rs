@@ -1,7 +1,7 @@
 //! Traffic on the socket of a channel: its memory, arenas before the first entry that names them,
 //! and calls to wake up.
 
-use super::step;
+use super::{OnSignal, step};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -66,11 +66,12 @@ pub(super) fn send_arena(
     number: u64,
     arena: BorrowedFd<'_>,
     guards: &[BorrowedFd<'_>],
+    on_signal: OnSignal,
 ) -> io::Result<()> {
     let descriptors: Vec<_> = std::iter::once(arena).chain(guards.iter().copied()).collect();
     loop {
         match send(socket, [ARENA, number], &descriptors) {
-            Err(Errno::AGAIN) => wait(socket, PollFlags::OUT)?,
+            Err(Errno::AGAIN) => wait(socket, PollFlags::OUT, on_signal)?,
             Err(error) => return Err(error.into()),
             Ok(()) => return Ok(()),
         };
@@ -155,11 +156,16 @@ fn understand(words: [u64; 2], mut descriptors: Vec<OwnedFd>) -> io::Result<Mess
 }
 
 /// Waits until something can be read or written, or the other end is gone.
-pub(super) fn wait(socket: BorrowedFd<'_>, events: PollFlags) -> io::Result<()> {
+pub(super) fn wait(socket: BorrowedFd<'_>, events: PollFlags, on_signal: OnSignal) -> io::Result<()> {
     step();
     let mut polled = [PollFd::from_borrowed_fd(socket, events)];
-    rustix::io::retry_on_intr(|| poll(&mut polled, None))?;
-    Ok(())
+    loop {
+        match poll(&mut polled, None) {
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => on_signal()?,
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// True if nobody has the other end of `file`, a socket or the end of a pipe that is written to.

@@ -72,7 +72,7 @@ fn entries_that_mean_nothing_are_refused() {
     ];
     for entry in wrong {
         let (hostile, mut pushing, mut receiver) = sender();
-        socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[]).unwrap();
+        socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[], wait_on).unwrap();
         pushing.push([1, 0, 8192, LAST | 7]);
         assert_eq!(receiver.receive().unwrap().expect("so far it is right").len(), 8192);
         pushing.push(entry);
@@ -83,7 +83,7 @@ fn entries_that_mean_nothing_are_refused() {
 #[test]
 fn ropes_that_never_end_are_refused() {
     let (hostile, mut pushing, mut receiver) = sender();
-    socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[]).unwrap();
+    socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[], wait_on).unwrap();
     let thread = std::thread::spawn(move || refuses(&mut receiver));
     while !hostile.ring.is_left() && pushing.tail() < 1 << 20 {
         if pushing.head().is_ok() && pushing.has_room() {
@@ -97,7 +97,7 @@ fn ropes_that_never_end_are_refused() {
     }
     assert!(thread.join().unwrap());
     let (hostile, mut pushing, mut receiver) = sender();
-    socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[]).unwrap();
+    socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[], wait_on).unwrap();
     pushing.push([1, 0, 1, 0]);
     hostile.ring.finish();
     assert!(refuses(&mut receiver), "it finished within a rope");
@@ -107,7 +107,7 @@ fn ropes_that_never_end_are_refused() {
 fn arenas_that_could_change_or_are_none_are_refused() {
     let refused = |arena: OwnedFd| {
         let (hostile, mut pushing, mut receiver) = sender();
-        socket::send_arena(hostile.socket.as_fd(), 1, arena.as_fd(), &[]).unwrap();
+        socket::send_arena(hostile.socket.as_fd(), 1, arena.as_fd(), &[], wait_on).unwrap();
         pushing.push([1, 0, 1, LAST]);
         // It may be cut off at any time before or after.
         let _ = ftruncate(&arena, 0);
@@ -142,13 +142,14 @@ fn messages_that_mean_nothing_are_refused() {
 #[test]
 fn an_arena_that_is_announced_twice_or_among_too_many_is_refused() {
     let (hostile, mut pushing, mut receiver) = sender();
-    (0..2).for_each(|_| socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[]).unwrap());
+    (0..2).for_each(|_| socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[], wait_on).unwrap());
     pushing.push([2, 0, 1, LAST]);
     assert!(refuses(&mut receiver));
     let (hostile, mut pushing, mut receiver) = sender();
     let shared = arena();
     let many = announced::ARENAS_MAX as u64 + 10;
-    (0..many).for_each(|number| socket::send_arena(hostile.socket.as_fd(), number, shared.as_fd(), &[]).unwrap());
+    (0..many)
+        .for_each(|number| socket::send_arena(hostile.socket.as_fd(), number, shared.as_fd(), &[], wait_on).unwrap());
     pushing.push([many - 1, 0, 1, LAST]);
     assert!(refuses(&mut receiver));
 }
@@ -199,7 +200,7 @@ fn tickets_that_were_not_lent_are_refused() {
 fn a_receiver_that_sends_what_only_senders_do_or_calls_all_the_time_does_not_hold_up_the_sender() {
     let (hostile, _popping, mut sender) = receiver();
     let place = Rope::from(sender.place().unwrap().freeze(PLACE_BYTES).whole());
-    socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[]).unwrap();
+    socket::send_arena(hostile.socket.as_fd(), 1, arena().as_fd(), &[], wait_on).unwrap();
     let error = (0..1000).find_map(|_| sender.send(place.clone()).err()).expect("nothing is received");
     assert_eq!(error.kind(), InvalidData);
 }
