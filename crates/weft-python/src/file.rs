@@ -1,0 +1,209 @@
+//! Files.
+
+use crate::block::Block;
+use crate::error::{about, closed, exception};
+use crate::rope::Rope;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weft_block::{Rope as Bytes, Slice};
+use weft_client::File as Client;
+
+/// Bytes that are asked for at once where they are not copied.
+const SHARED_BYTES: u64 = 8 << 20;
+
+/// Most and fewest bytes that are copied at once.
+const COPIED_BYTES_MAX: u64 = 1 << 30;
+const COPIED_BYTES_MIN: u64 = 64 << 10;
+
+/// A file, open for reading: `File(path)`, or `open(path)`.
+///
+/// A file of a mounted volume is read in place: `read` and `blocks` give memory that the daemon
+/// shares. Any other file is read as usual. Any thread may use a file, several at a time, and other
+/// threads of the interpreter run meanwhile. What was read stays when the file is closed.
+#[pyclass(frozen, module = "weftfs_native")]
+pub(crate) struct File {
+    name: PathBuf,
+    file: Mutex<Option<Arc<Client>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic is done halfway under these locks.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl File {
+    fn client(&self) -> PyResult<Arc<Client>> {
+        locked(&self.file).clone().ok_or_else(|| closed("file"))
+    }
+}
+
+#[pymethods]
+impl File {
+    #[new]
+    #[pyo3(signature = (path, /))]
+    fn new(py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<File> {
+        let name = path_of(path)?;
+        let file = py.detach(|| Client::open(&name)).map_err(about(name.clone().into_os_string()))?;
+        Ok(File { name, file: Mutex::new(Some(Arc::new(file))) })
+    }
+
+    /// The path that the file was opened by.
+    #[getter]
+    fn name(&self) -> &OsStr {
+        self.name.as_os_str()
+    }
+
+    /// The length of the file in bytes, now.
+    #[getter]
+    fn size(&self, py: Python<'_>) -> PyResult<u64> {
+        let file = self.client()?;
+        py.detach(|| size_of(&file)).map_err(exception)
+    }
+
+    /// True if the file is read without a copy.
+    ///
+    /// If the daemon has no memory left to share, parts of such a file are copied after all.
+    #[getter]
+    fn in_place(&self) -> PyResult<bool> {
+        Ok(self.client()?.is_shared())
+    }
+
+    /// True if the file was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        locked(&self.file).is_none()
+    }
+
+    /// Return the bytes from `offset` on, at most `length`: to the end if that is None or negative.
+    ///
+    /// A program may hold a quarter of the memory that a daemon shares. Use `blocks` to go through a
+    /// file that is longer.
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn read(&self, py: Python<'_>, offset: i64, length: Option<i64>) -> PyResult<Rope> {
+        let mut part = Part::new(self.client()?, offset, length)?;
+        let mut all = Bytes::new();
+        while let Some(some) = part.next(py)? {
+            all.append(some);
+        }
+        Ok(all.into())
+    }
+
+    /// Return an iterator over the same bytes as blocks, which are read as they are needed.
+    ///
+    /// Memory of blocks that nobody refers to any more is given back on the way. The length of a
+    /// block is up to the volume: numbers of several bytes may begin in one block and end in the
+    /// next, unless the offset and the size of the file's blocks are multiples of their size.
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn blocks(&self, offset: i64, length: Option<i64>) -> PyResult<Blocks> {
+        let part = Part::new(self.client()?, offset, length)?;
+        Ok(Blocks(Mutex::new((part, VecDeque::new()))))
+    }
+
+    /// The descriptor of the file, which stays open as long as the file is.
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.client()?.as_fd().as_raw_fd())
+    }
+
+    /// Close the file. What was read of it stays.
+    fn close(&self, py: Python<'_>) {
+        let file = locked(&self.file).take();
+        py.detach(|| drop(file));
+    }
+
+    fn __enter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        slf.get().client()?;
+        Ok(slf.clone_ref(py))
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, pyo3::types::PyTuple>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        let closed = if self.closed() { " (closed)" } else { "" };
+        format!("<weftfs_native.File {:?}{closed}>", self.name)
+    }
+}
+
+/// Iterator over the blocks of a file, which reads them as they are needed. One thread uses it at a
+/// time.
+#[pyclass(frozen, module = "weftfs_native")]
+pub(crate) struct Blocks(Mutex<(Part, VecDeque<Slice>)>);
+
+#[pymethods]
+impl Blocks {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Block>> {
+        let Ok(mut state) = self.0.try_lock() else {
+            return Err(PyValueError::new_err("another thread reads from this iterator"));
+        };
+        let (part, ready) = &mut *state;
+        if ready.is_empty()
+            && let Some(more) = part.next(py)?
+        {
+            ready.extend(more.slices().iter().cloned());
+        }
+        Ok(ready.pop_front().map(Block::from))
+    }
+}
+
+/// The rest of a range of a file.
+struct Part {
+    file: Arc<Client>,
+    offset: u64,
+    /// None if it is to be read to the end.
+    left: Option<u64>,
+}
+
+impl Part {
+    /// The range of `file` from `offset` on, as Python tells lengths: none, or a negative one, is
+    /// all that there is.
+    fn new(file: Arc<Client>, offset: i64, length: Option<i64>) -> PyResult<Part> {
+        let Ok(offset) = u64::try_from(offset) else {
+            return Err(PyValueError::new_err(format!("negative offset {offset}")));
+        };
+        Ok(Part { file, offset, left: length.and_then(|length| u64::try_from(length).ok()) })
+    }
+
+    /// The bytes that come next; none at the end.
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Bytes>> {
+        py.check_signals()?;
+        let rope = py.detach(|| self.read()).map_err(exception)?;
+        self.offset += rope.len() as u64;
+        self.left = self.left.map(|left| left - rope.len() as u64);
+        Ok(if rope.is_empty() { None } else { Some(rope) })
+    }
+
+    fn read(&self) -> std::io::Result<Bytes> {
+        let left = self.left.unwrap_or(u64::MAX);
+        let most = if self.file.is_shared() {
+            SHARED_BYTES
+        } else {
+            // One byte more shows that it was all.
+            let rest = size_of(&self.file)?.saturating_sub(self.offset).saturating_add(1);
+            rest.clamp(COPIED_BYTES_MIN, COPIED_BYTES_MAX)
+        };
+        let len = usize::try_from(left.min(most)).unwrap_or(usize::MAX);
+        if len == 0 { Ok(Bytes::new()) } else { self.file.read(self.offset, len) }
+    }
+}
+
+fn size_of(file: &Client) -> std::io::Result<u64> {
+    // A size is never negative.
+    Ok(rustix::fs::fstat(file)?.st_size.cast_unsigned())
+}
+
+/// The path that `path` is: a text, bytes, or an object that stands for a path.
+fn path_of(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    let path = path.py().import("os")?.call_method1("fsdecode", (path,))?;
+    path.extract()
+}

@@ -1,0 +1,215 @@
+"""Files, in a mounted volume and elsewhere."""
+
+import ctypes
+import errno
+import gc
+import os
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+import pytest
+import weftfs_native
+from conftest import Volume
+
+CONTENT = random.Random(1).randbytes(3_000_001)
+
+
+@pytest.fixture
+def path(place: Path) -> Path:
+    path = place / "file"
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.fixture(params=["mounted", "plain"])
+def either(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Path:
+    path = (place if request.param == "mounted" else tmp_path) / "file"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def address(block: weftfs_native.Block) -> int:
+    return int(numpy.frombuffer(memoryview(block), "u1").ctypes.data)
+
+
+def test_a_file_of_a_volume_is_read_in_place_and_others_are_not(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(CONTENT)
+    with weftfs_native.open(path) as file, weftfs_native.open(tmp_path / "plain") as plain:
+        assert file.in_place and not plain.in_place
+        assert bytes(file.read()) == bytes(plain.read()) == CONTENT
+
+
+def test_bytes_that_two_read_are_in_memory_once(volume: Volume) -> None:
+    path = volume.mount / "file"
+    path.write_bytes(CONTENT)
+    # What was just written is copied for each reader.
+    volume.mount_again()
+    with weftfs_native.open(path) as one, weftfs_native.open(path) as other:
+        assert [address(block) for block in one.read().blocks()] == [address(block) for block in other.read().blocks()]
+
+
+def test_any_part_is_what_python_reads_there(either: Path) -> None:
+    places = random.Random(2)
+    with weftfs_native.open(either) as file:
+        for _ in range(100):
+            offset = places.randrange(len(CONTENT) + 10)
+            length = places.choice([0, 1, 4096, places.randrange(len(CONTENT))])
+            expected = CONTENT[offset : offset + length]
+            assert bytes(file.read(offset, length)) == expected
+            assert b"".join(file.blocks(offset, length)) == expected
+        for everything in [None, -1]:
+            assert bytes(file.read(17, everything)) == CONTENT[17:]
+            assert b"".join(file.blocks(17, everything)) == CONTENT[17:]
+        with pytest.raises(ValueError, match="negative offset"):
+            file.read(-1)
+        with pytest.raises(ValueError, match="negative offset"):
+            file.blocks(-1)
+
+
+def test_views_are_read_only_and_outlive_file_block_and_name(either: Path) -> None:
+    with weftfs_native.open(either) as file:
+        block = file.read().contiguous() if not file.in_place else file.read().blocks()[0]
+    either.unlink()
+    view, array = memoryview(block), numpy.frombuffer(memoryview(block), "u1")
+    assert view.readonly and view.contiguous and view.format == "B" and view.nbytes == len(block)
+    assert not array.flags.writeable and array.ctypes.data == address(block)
+    with pytest.raises(TypeError):
+        view[0] = 1
+    with pytest.raises(ValueError):
+        array.flags.writeable = True
+    with pytest.raises(TypeError, match="not writable"):
+        (ctypes.c_char * len(block)).from_buffer(block)
+    length = len(block)
+    del block
+    gc.collect()
+    assert bytes(view) == array.tobytes() == CONTENT[:length]
+
+
+def test_views_outlive_the_daemon(volume: Volume) -> None:
+    (volume.mount / "file").write_bytes(CONTENT)
+    file = weftfs_native.open(volume.mount / "file")
+    assert file.in_place
+    block, rest = file.read().blocks()[0], file.blocks(1 << 20)
+    view = memoryview(block)
+    volume.kill()
+    assert bytes(view) == CONTENT[: len(view)]
+    with pytest.raises(OSError) as raised:
+        file.read()
+    assert raised.value.errno in (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO)
+    with pytest.raises(OSError):
+        list(rest)
+    file.close()
+    assert bytes(view) == CONTENT[: len(view)]
+
+
+def test_views_outlive_the_mount(volume: Volume) -> None:
+    (volume.mount / "file").write_bytes(CONTENT)
+    with weftfs_native.open(volume.mount / "file") as file:
+        rope = file.read()
+    volume.run("umount", volume.mount)
+    assert bytes(rope) == CONTENT
+
+
+def test_what_was_read_does_not_change_when_the_file_does(path: Path) -> None:
+    with weftfs_native.open(path) as file:
+        rope = file.read()
+        with open(path, "r+b") as writer:
+            writer.write(bytes(len(CONTENT)))
+        os.truncate(path, 100)
+        assert bytes(rope) == CONTENT
+        assert file.size == 100 and bytes(file.read()) == bytes(100)
+
+
+def test_a_program_goes_on_when_the_shared_memory_is_used_up(volume: Volume, tmp_path: Path) -> None:
+    mount = tmp_path / "small"
+    mount.mkdir()
+    volume.run("init", tmp_path / "small.weft")
+    volume.run("mount", tmp_path / "small.weft", mount, "--shared-memory", "4M")
+    try:
+        content = CONTENT * 8
+        (mount / "file").write_bytes(content)
+        with weftfs_native.open(mount / "file") as file:
+            assert bytes(file.read()) == content
+            assert b"".join(file.blocks()) == content
+    finally:
+        volume.run("umount", mount)
+
+
+def test_empty_and_short_files_and_files_without_a_size(place: Path) -> None:
+    (place / "empty").touch()
+    with weftfs_native.open(place / "empty") as file:
+        assert file.size == 0 and len(file.read()) == 0 and list(file.blocks()) == []
+        assert len(file.read().contiguous()) == 0
+    with weftfs_native.open("/proc/self/status") as file:
+        assert b"VmRSS" in bytes(file.read())
+
+
+def test_paths_are_text_bytes_or_paths(path: Path) -> None:
+    names: list[str | bytes | Path] = [str(path), bytes(path), path]
+    for name in names:
+        with weftfs_native.open(name) as file:
+            assert file.name == str(path)
+    with pytest.raises(TypeError):
+        weftfs_native.open(3)  # type: ignore[arg-type]
+    odd = os.fsdecode(bytes(path.parent) + b"/\xff")
+    Path(odd).write_bytes(b"odd")
+    with weftfs_native.open(odd) as file:
+        assert bytes(file.read()) == b"odd" and file.name == odd
+
+
+def test_errors_have_a_number_and_a_name(place: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        weftfs_native.open(place / "nothing")
+    assert raised.value.errno == errno.ENOENT
+    assert raised.value.filename == str(place / "nothing")
+    assert str(raised.value) == f"[Errno 2] No such file or directory: '{place}/nothing'"
+    with weftfs_native.open(place) as directory, pytest.raises(IsADirectoryError) as raised_by_directory:
+        directory.read()
+    assert raised_by_directory.value.errno == errno.EISDIR
+
+
+def test_a_closed_file_says_so(path: Path) -> None:
+    file = weftfs_native.open(path)
+    blocks = file.blocks()
+    file.close()
+    file.close()
+    assert file.closed and "closed" in repr(file)
+    uses: list[Callable[[], object]] = [file.read, file.blocks, file.fileno, file.__enter__]
+    uses += [lambda: file.size, lambda: file.in_place]
+    for use in uses:
+        with pytest.raises(ValueError, match="I/O operation on closed file"):
+            use()
+    # What began before goes on, as a view would.
+    assert b"".join(blocks) == CONTENT
+
+
+def test_many_threads_read_one_file(path: Path) -> None:
+    wrong: list[int] = []
+    with weftfs_native.open(path) as file:
+
+        def read(offset: int) -> None:
+            for _ in range(20):
+                if bytes(file.read(offset, 100_000)) != CONTENT[offset : offset + 100_000]:
+                    wrong.append(offset)
+
+        threads = [threading.Thread(target=read, args=(at * 100_000,)) for at in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+
+
+def test_a_forked_child_reads_on(path: Path) -> None:
+    with weftfs_native.open(path) as file:
+        rope = file.read(0, 1 << 20)
+        child = os.fork()
+        if child == 0:
+            right = bytes(rope) == CONTENT[: 1 << 20] and bytes(file.read()) == CONTENT
+            del rope
+            os._exit(0 if right else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert bytes(rope) == CONTENT[: 1 << 20] and bytes(file.read()) == CONTENT
