@@ -15,7 +15,7 @@ INSTALL_TOOL := CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --de
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy connectathon xfstests deb install uninstall clean packages tools
+.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy bench-python connectathon xfstests deb install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -106,6 +106,12 @@ bench-networks: build
 ## bench-zerocopy programs that read in place against the machine's own and pipes (DIR=where to work)
 bench-zerocopy: build
 	tests/bench-zerocopy $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-python numpy over memory of the daemon against the same through the mount (DIR=where to work; as root)
+bench-python: build tools
+	cd python/weftfs-native && PATH="$(CURDIR)/$(TOOLS)/python/bin:$$PATH" maturin build --quiet --release --locked --out "$(CURDIR)/$(TOOLS)/wheels"
+	$(TOOLS)/python/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(TOOLS)/wheels/weftfs_native-$(VERSION)-*.whl
+	$(TOOLS)/python/bin/python tests/bench-python $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench-stdio what a faster pipe could save gcc (FILE=a large source in C)
 bench-stdio:

@@ -159,8 +159,8 @@ fn receiving(socket: OwnedFd) -> io::Result<Receiving> {
     Ok(receiver)
 }
 
-/// The end of a channel that ropes are sent from: `channel()[0]`, or `Sender(fd)` for the descriptor
-/// of one, which is taken over.
+/// The end of a channel that ropes are sent from: `channel()[0]`, or `Sender(fd)` for the
+/// descriptor of one, which is taken over.
 ///
 /// As a context manager it says at the end that this was all, or closes if an exception ended the
 /// work. One thread at a time uses it, others wait.
@@ -240,8 +240,9 @@ impl Receiver {
 
     /// Return the next rope, or None after the last one. Wait for it.
     ///
-    /// The rope lies in memory of the sender, who cannot use it again before the rope and all views of
-    /// it are gone. Raise ConnectionResetError if the sender went without saying that it was finished.
+    /// The rope lies in memory of the sender, who cannot use it again before the rope and all views
+    /// of it are gone. Raise ConnectionResetError if the sender went without saying that it was
+    /// finished.
     fn recv(&self, py: Python<'_>) -> PyResult<Option<Rope>> {
         Ok(self.0.using(py, receiving, Receiving::receive)?.map(Rope::from))
     }

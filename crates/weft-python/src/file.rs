@@ -20,6 +20,9 @@ const SHARED_BYTES: u64 = 8 << 20;
 const COPIED_BYTES_MAX: u64 = 1 << 30;
 const COPIED_BYTES_MIN: u64 = 64 << 10;
 
+/// Longest item that blocks are multiples of.
+const ITEM_BYTES_MAX: usize = 1 << 20;
+
 /// A file, open for reading: `File(path)`, or `open(path)`.
 ///
 /// A file of a mounted volume is read in place: `read` and `blocks` give memory that the daemon
@@ -81,8 +84,8 @@ impl File {
 
     /// Return the bytes from `offset` on, at most `length`: to the end if that is None or negative.
     ///
-    /// A program may hold a quarter of the memory that a daemon shares. Use `blocks` to go through a
-    /// file that is longer.
+    /// A program may hold a quarter of the memory that a daemon shares; more is copied. Use `blocks`
+    /// to go through a file that is longer.
     #[pyo3(signature = (offset = 0, length = None))]
     fn read(&self, py: Python<'_>, offset: i64, length: Option<i64>) -> PyResult<Rope> {
         let mut part = Part::new(self.client()?, offset, length)?;
@@ -96,12 +99,17 @@ impl File {
     /// Return an iterator over the same bytes as blocks, which are read as they are needed.
     ///
     /// Memory of blocks that nobody refers to any more is given back on the way. The length of a
-    /// block is up to the volume: numbers of several bytes may begin in one block and end in the
-    /// next, unless the offset and the size of the file's blocks are multiples of their size.
-    #[pyo3(signature = (offset = 0, length = None))]
-    fn blocks(&self, offset: i64, length: Option<i64>) -> PyResult<Blocks> {
+    /// block is up to the volume, but a multiple of `itemsize`, such as that of numbers in an
+    /// array: an item that begins in one block of the volume and ends in another one is copied.
+    /// Only the last block is shorter, if the file ends within an item.
+    #[pyo3(signature = (offset = 0, length = None, itemsize = 1))]
+    fn blocks(&self, offset: i64, length: Option<i64>, itemsize: i64) -> PyResult<Blocks> {
+        let item_bytes = usize::try_from(itemsize).ok().filter(|bytes| (1..=ITEM_BYTES_MAX).contains(bytes));
+        let Some(item_bytes) = item_bytes else {
+            return Err(PyValueError::new_err(format!("itemsize {itemsize} is not from 1 to {ITEM_BYTES_MAX}")));
+        };
         let part = Part::new(self.client()?, offset, length)?;
-        Ok(Blocks(Mutex::new((part, VecDeque::new()))))
+        Ok(Blocks(Mutex::new(Items { part, item_bytes, ready: VecDeque::new() })))
     }
 
     /// The descriptor of the file, which stays open as long as the file is.
@@ -134,7 +142,7 @@ impl File {
 /// Iterator over the blocks of a file, which reads them as they are needed. One thread uses it at a
 /// time.
 #[pyclass(frozen, module = "weftfs_native")]
-pub(crate) struct Blocks(Mutex<(Part, VecDeque<Slice>)>);
+pub(crate) struct Blocks(Mutex<Items>);
 
 #[pymethods]
 impl Blocks {
@@ -143,16 +151,56 @@ impl Blocks {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Block>> {
-        let Ok(mut state) = self.0.try_lock() else {
+        let Ok(mut items) = self.0.try_lock() else {
             return Err(PyValueError::new_err("another thread reads from this iterator"));
         };
-        let (part, ready) = &mut *state;
-        if ready.is_empty()
-            && let Some(more) = part.next(py)?
-        {
-            ready.extend(more.slices().iter().cloned());
+        Ok(items.next(py)?.map(Block::from))
+    }
+}
+
+/// Slices of a part of a file that hold whole items each.
+struct Items {
+    part: Part,
+    item_bytes: usize,
+    /// Read, and not given yet.
+    ready: VecDeque<Slice>,
+}
+
+impl Items {
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Slice>> {
+        if self.ready.is_empty() && !self.read(py)? {
+            return Ok(None);
         }
-        Ok(ready.pop_front().map(Block::from))
+        let Some(first) = self.ready.pop_front() else { return Ok(None) };
+        let whole = first.len() - first.len() % self.item_bytes;
+        if whole == first.len() {
+            return Ok(Some(first));
+        }
+        self.ready.push_front(first.slice(whole..first.len()));
+        if whole > 0 { Ok(Some(first.slice(0..whole))) } else { self.gather(py).map(Some) }
+    }
+
+    /// Copies one item, which lies in several slices, into one. What the end of the file cuts off
+    /// is shorter.
+    fn gather(&mut self, py: Python<'_>) -> PyResult<Slice> {
+        let mut item = Vec::with_capacity(self.item_bytes);
+        while item.len() < self.item_bytes && (!self.ready.is_empty() || self.read(py)?) {
+            let Some(slice) = self.ready.pop_front() else { break };
+            let taken = slice.len().min(self.item_bytes - item.len());
+            item.extend_from_slice(&slice[..taken]);
+            if taken < slice.len() {
+                self.ready.push_front(slice.slice(taken..slice.len()));
+            }
+        }
+        weft_block::copied(item.len());
+        Ok(Slice::from(item))
+    }
+
+    /// Reads on; whether there was more.
+    fn read(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let Some(more) = self.part.next(py)? else { return Ok(false) };
+        self.ready.extend(more.slices().iter().cloned());
+        Ok(true)
     }
 }
 

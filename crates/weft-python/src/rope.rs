@@ -11,8 +11,9 @@ use weft_block::{Rope as Bytes, Slice};
 
 /// Bytes made of blocks, in order, that read as one run: `Rope(data)` copies bytes into one.
 ///
-/// Ropes are cut (`rope[a:b]`), joined (`rope + other`, `Rope.join`) and compared (`==`). None of it
-/// copies bytes but those of operands that are neither ropes nor blocks. `bytes(rope)` is a copy.
+/// Ropes are cut (`rope[a:b]`), joined (`rope + other`, `Rope.join`) and compared (`==`). None of
+/// it copies bytes but those of operands that are neither ropes nor blocks. `bytes(rope)` is a
+/// copy.
 #[pyclass(frozen, module = "weftfs_native")]
 pub(crate) struct Rope(Own<Bytes>);
 

@@ -69,6 +69,25 @@ def test_any_part_is_what_python_reads_there(either: Path) -> None:
             file.blocks(-1)
 
 
+def test_blocks_hold_whole_items(place: Path) -> None:
+    path = place / "file"
+    # Pieces that begin and end anywhere, and a hole.
+    with open(path, "wb", buffering=0) as file:
+        for at in range(0, 2_000_000, 99_991):
+            file.write(CONTENT[at : at + 99_991])
+        file.seek(100_003, os.SEEK_CUR)
+        file.write(b"end")
+    content = path.read_bytes()
+    with weftfs_native.open(path) as native:
+        for itemsize in [1, 3, 8, 4096, 100_000, 1 << 20]:
+            blocks = list(native.blocks(5, itemsize=itemsize))
+            assert b"".join(blocks) == content[5:]
+            assert all(len(block) % itemsize == 0 for block in blocks[:-1])
+        for itemsize in [0, -1, 1 << 30]:
+            with pytest.raises(ValueError, match="itemsize"):
+                native.blocks(itemsize=itemsize)
+
+
 def test_views_are_read_only_and_outlive_file_block_and_name(either: Path) -> None:
     with weftfs_native.open(either) as file:
         block = file.read().contiguous() if not file.in_place else file.read().blocks()[0]

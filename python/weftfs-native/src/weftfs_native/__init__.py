@@ -6,7 +6,7 @@ The daemon of a volume has blocks of its files in memory. This module reads them
     import weftfs_native
 
     with weftfs_native.open("/mnt/volume/numbers") as file:
-        total = sum(numpy.frombuffer(block, "u1").sum() for block in file.blocks())
+        total = sum(numpy.frombuffer(block, "<u8").sum() for block in file.blocks(itemsize=8))
 
 Any other file, and whatever cannot be read in place, is read as usual, with the same results.
 
