@@ -84,8 +84,8 @@ impl File {
 
     /// Return the bytes from `offset` on, at most `length`: to the end if that is None or negative.
     ///
-    /// A program may hold a quarter of the memory that a daemon shares; more is copied. Use `blocks`
-    /// to go through a file that is longer.
+    /// A program may hold a quarter of the memory that a daemon shares; more is copied. Use
+    /// `blocks` to go through a file that is longer.
     #[pyo3(signature = (offset = 0, length = None))]
     fn read(&self, py: Python<'_>, offset: i64, length: Option<i64>) -> PyResult<Rope> {
         let mut part = Part::new(self.client()?, offset, length)?;
