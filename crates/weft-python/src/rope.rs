@@ -153,7 +153,8 @@ impl Rope {
 
     fn __repr__(&self) -> String {
         let blocks = self.0.get().map_or(0, |rope| rope.slices().len());
-        format!("<weftfs_native.Rope of {} bytes in {blocks} blocks>", self.len())
+        let s = if blocks == 1 { "" } else { "s" };
+        format!("<weftfs_native.Rope of {} bytes in {blocks} block{s}>", self.len())
     }
 }
 
