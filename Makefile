@@ -40,11 +40,12 @@ packages:
 
 ## tools      install public test suites, compilers of examples, and packages for Python, into target/tools
 tools: cargo
-	@test -x $(TOOLS)/bin/pjdfstest || $(INSTALL_TOOL) pjdfstest@0.2.2
-	@test -x $(TOOLS)/bin/fsx || $(INSTALL_TOOL) fsx@0.3.2
-	@test -x $(TOOLS)/bin/cargo-deb || $(INSTALL_TOOL) cargo-deb@3.8.0
-	@tests/install-languages $(TOOLS)
-	@tests/install-python $(TOOLS)
+# Packages for Python are downloaded while the others are compiled.
+	@tests/install-python $(TOOLS) & python=$$!; \
+	    { test -x $(TOOLS)/bin/pjdfstest || $(INSTALL_TOOL) pjdfstest@0.2.2; } && \
+	    { test -x $(TOOLS)/bin/fsx || $(INSTALL_TOOL) fsx@0.3.2; } && \
+	    { test -x $(TOOLS)/bin/cargo-deb || $(INSTALL_TOOL) cargo-deb@3.8.0; } && \
+	    tests/install-languages $(TOOLS); code=$$?; wait $$python; exit $$code
 
 ## test       install what the tests need, run them all, end with a summary
 test: packages tools

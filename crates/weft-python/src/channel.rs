@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use weft_client::channel::{Receiver as Receiving, Sender as Sending, sockets};
 
@@ -37,6 +37,8 @@ struct End<T> {
     state: Mutex<State<T>>,
     /// Number of the socket, which can be asked for while another thread waits; -1 once closed.
     number: AtomicI32,
+    /// The process that uses it; 0 before that.
+    owner: AtomicU32,
 }
 
 enum State<T> {
@@ -52,7 +54,8 @@ type Attach<T> = fn(OwnedFd) -> io::Result<T>;
 
 impl<T: AsFd + Send> End<T> {
     fn unused(socket: OwnedFd) -> End<T> {
-        End { number: AtomicI32::new(socket.as_raw_fd()), state: Mutex::new(State::Unused(socket)) }
+        let number = AtomicI32::new(socket.as_raw_fd());
+        End { number, state: Mutex::new(State::Unused(socket)), owner: AtomicU32::new(0) }
     }
 
     /// The end that the caller's descriptor `number` is. The caller gives it up, unless this fails.
@@ -60,12 +63,31 @@ impl<T: AsFd + Send> End<T> {
         let end = raw::copy_descriptor(number).and_then(attach).map_err(exception)?;
         raw::close_descriptor(number);
         let number = AtomicI32::new(end.as_fd().as_raw_fd());
-        Ok(End { number, state: Mutex::new(State::Used(Own::new(end))) })
+        let owner = AtomicU32::new(std::process::id());
+        Ok(End { number, state: Mutex::new(State::Used(Own::new(end))), owner })
     }
 
     /// Does `work` with the state while other threads of the interpreter run.
     fn with<R: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut State<T>) -> PyResult<R> + Send) -> PyResult<R> {
-        py.detach(|| work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)))
+        // The lock of a copy may be held for ever, by a thread that the parent alone has.
+        self.check_owner()?;
+        py.detach(|| {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let done = work(&mut state);
+            if let State::Used(_) = &*state {
+                self.owner.store(std::process::id(), Ordering::Relaxed);
+            }
+            done
+        })
+    }
+
+    /// An error if another process used this end before it forked this one.
+    fn check_owner(&self) -> PyResult<()> {
+        match self.owner.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            owner if owner == std::process::id() => Ok(()),
+            owner => Err(not_here(owner)),
+        }
     }
 
     /// Does `work` with the end.
@@ -93,8 +115,12 @@ impl<T: AsFd + Send> End<T> {
         })
     }
 
-    /// Closes the end.
+    /// Closes the end. A copy of one that another process uses is only marked as closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.check_owner().is_err() {
+            self.number.store(-1, Ordering::Relaxed);
+            return Ok(());
+        }
         self.with(py, |state| {
             self.number.store(-1, Ordering::Relaxed);
             drop(std::mem::replace(state, State::Closed));

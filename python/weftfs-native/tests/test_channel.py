@@ -211,6 +211,31 @@ def test_an_end_belongs_to_the_process_that_uses_it_and_a_child_harms_nothing() 
     assert receiver.recv() is None
 
 
+def test_a_child_forked_while_a_thread_waits_does_not_wait_for_it() -> None:
+    sender, receiver = channel()
+    sender.send(b"first")
+    assert receiver.recv() is not None
+    got: list[Rope | None] = []
+    waiting = threading.Thread(target=lambda: got.append(receiver.recv()))
+    waiting.start()
+    # By then the thread most likely waits in the lock; the child must not mind either way.
+    while waiting.native_id is None:
+        pass
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        receiver.close()
+        try:
+            receiver.recv()
+        except (OSError, ValueError):
+            os._exit(0)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    sender.send(b"second")
+    waiting.join(60)
+    assert [bytes(rope or b"") for rope in got] == [b"second"]
+
+
 def test_a_sender_whose_receiver_keeps_everything_is_told() -> None:
     sender, receiver = channel()
     kept: list[Rope | None] = []
