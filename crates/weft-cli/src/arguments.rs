@@ -59,9 +59,10 @@ pub enum Command {
     /// room in the database.
     #[command(after_long_help = examples::MOUNT)]
     Mount(Mount),
-    /// Serve a volume to other machines, over NFS, without mounting it here
+    /// Serve a volume without mounting it here: to other machines, over NFS, or to programs
     ///
-    /// Ends, after all is committed, at SIGTERM or SIGINT. SIGHUP has it open its log again, in the
+    /// Without --nfs it is served to programs of this user by its control socket alone, as those in
+    /// Python use it ('weft status' lists it). Ends, after all is committed, at SIGTERM or SIGINT. SIGHUP has it open its log again, in the
     /// background; in the foreground of a terminal it ends it, too. Exit code 0: a signal ended it,
     /// or it serves in the background. 1: it could not serve, or not commit all. 2: wrong usage. 3:
     /// as of 'weft mount'.
@@ -314,7 +315,7 @@ pub enum Command {
     Stats(Stats),
     /// List the volumes that daemons of this user have mounted or serve, a line each
     ///
-    /// Each daemon is asked over its control socket, and waited for two seconds at most. Exit code
+    /// Of one volume it tells that line alone, if there is one. Each daemon is asked over its control socket, and waited for two seconds at most. Exit code
     /// 0: all answered. 1: one did not, or a mount has lost its daemon, or the control sockets
     /// cannot be looked at. A user without a place for control sockets is told the mounts alone.
     #[command(after_long_help = examples::STATUS)]

@@ -4,9 +4,13 @@ use crate::named::{server, volume};
 use crate::opened::Opened;
 use anyhow::{Context, Result};
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use weft_control::{Answers, Daemon, Kind, MetricsServer, Server};
 use weft_vfs::Report;
+
+/// The place of a volume that is served by nothing else.
+pub const CONTROL_SOCKET: &str = "control socket";
 
 /// A control socket, and the address at which metrics are told, if the user asked for one.
 #[derive(Clone)]
@@ -66,6 +70,16 @@ impl ControlSocket {
                  deleted, nothing restored or undeleted, and history neither set nor forgotten"
             );
         }
+    }
+
+    /// The path of the socket, if there is one.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.control.as_ref().ok().map(Server::path)
+    }
+
+    /// The reason that there is none.
+    pub fn why_missing(&self) -> Option<&str> {
+        self.0.control.as_ref().err().map(String::as_str)
     }
 
     /// Removes it, and tells no more metrics.

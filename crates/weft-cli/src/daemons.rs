@@ -1,6 +1,7 @@
 //! Daemons of this user, found by their control sockets and asked over them.
 
 use crate::command::stats::dead_among;
+use crate::control_socket::CONTROL_SOCKET;
 use crate::{mounted, named, shown};
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::io::Errno;
@@ -164,6 +165,13 @@ fn is_of_dead_mount(error: &(dyn std::error::Error + 'static)) -> bool {
 fn served(daemon: &Running) -> Option<String> {
     let status = daemon.status.as_ref().ok().filter(|_| daemon.socket.kind == Kind::Server)?;
     let (place, pid) = (status["place"].as_str()?, daemon.socket.pid);
+    if place == CONTROL_SOCKET {
+        let volume = shown::word(status["volume"].as_str()?.as_ref());
+        return Some(format!(
+            "served to programs by its control socket, by process {pid}; 'weft stop {volume}' ends that once all is \
+             committed"
+        ));
+    }
     Some(format!("served at {place} by process {pid}; 'weft stop {place}' ends that once all is committed"))
 }
 

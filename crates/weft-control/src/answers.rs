@@ -5,6 +5,7 @@
 //! limit: a volume that is stuck is reported, and holds up no other answer.
 
 use crate::COMMIT_MAX;
+use crate::files::{self, WORKING_MAX};
 use crate::metrics::{self, Scraped};
 use crate::operations::operations_value;
 use crate::restoring::{report_value, restore_request};
@@ -12,7 +13,7 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use rustix::process::{Signal, getpid, kill_process};
@@ -108,6 +109,8 @@ impl Answers {
             since: SystemClock.now(),
             asking: Arc::new(Semaphore::new(ASKING_MAX)),
             committing: Arc::new(Semaphore::new(1)),
+            working: Arc::new(Semaphore::new(WORKING_MAX)),
+            files: files::Counted::default(),
         }))
     }
 
@@ -118,12 +121,16 @@ impl Answers {
 }
 
 /// State shared by all connections.
-struct Shared {
+pub(crate) struct Shared {
     daemon: Daemon,
     since: Timestamp,
     asking: Arc<Semaphore>,
     /// Held by the connection that has the volume commit.
     committing: Arc<Semaphore>,
+    /// Held by the threads that work on files.
+    pub(crate) working: Arc<Semaphore>,
+    /// Requests that were about files.
+    pub(crate) files: files::Counted,
 }
 
 /// Requests that anybody may make who reaches the daemon: none names a file or changes anything.
@@ -159,7 +166,10 @@ pub(crate) fn router(answers: &Answers) -> Router {
         .route("/history/forget", post(forget_history))
         .route("/history/exclude", post(exclude_from_history))
         .route("/history/include", post(include_in_history))
+        .merge(files::routes())
         .layer(from_fn(refuse_bodies))
+        .merge(files::routes_with_body())
+        .layer(from_fn_with_state(answers.0.clone(), files::counted))
         .with_state(answers.0.clone())
 }
 
@@ -174,6 +184,11 @@ async fn refuse_bodies(request: Request, next: Next) -> Response {
 fn text(code: StatusCode, line: &str) -> Response {
     let line = format!("{}\n", printable(line));
     (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from(line)).into_response()
+}
+
+/// The answer of a daemon that has let go of its volume.
+pub(crate) fn unserved() -> Response {
+    text(StatusCode::SERVICE_UNAVAILABLE, "the volume is served no more")
 }
 
 fn json(value: &Value) -> Response {
@@ -196,7 +211,7 @@ async fn asked<T: Send + 'static>(
     });
     match answered.await {
         Ok(Some(answer)) => Ok(answer),
-        Ok(None) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "the volume is served no more")),
+        Ok(None) => Err(unserved()),
         Err(_) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "the volume does not answer")),
     }
 }
@@ -226,7 +241,8 @@ async fn stats(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 async fn operations(State(shared): State<Arc<Shared>>) -> Response {
-    let told = asked(&shared, |shared| Some(operations_value(&(shared.daemon.counters)()?))).await;
+    let told =
+        asked(&shared, |shared| Some(operations_value(&(shared.daemon.counters)()?, &shared.files.operations()))).await;
     told.map_or_else(|unanswered| unanswered, |told| json(&told))
 }
 
@@ -255,6 +271,11 @@ async fn status(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 impl Shared {
+    /// The volume, as long as it is served.
+    pub(crate) fn vfs(&self) -> Option<Arc<Vfs>> {
+        self.daemon.vfs.upgrade()
+    }
+
     fn scraped(&self) -> Option<Scraped> {
         let daemon = &self.daemon;
         let report = (daemon.counters)()?;
@@ -265,6 +286,7 @@ impl Shared {
             since: self.since,
             committed: daemon.vfs.upgrade()?.last_commit().1,
             is_ready: failure(&report.volume).is_none(),
+            files: self.files.operations(),
             report,
         })
     }
@@ -326,7 +348,7 @@ async fn committing<T: Send + 'static>(
     });
     match committed.await {
         Ok(Some(committed)) => Ok(committed),
-        Ok(None) => Err(text(StatusCode::SERVICE_UNAVAILABLE, "the volume is served no more")),
+        Ok(None) => Err(unserved()),
         Err(_) => {
             let seconds = COMMIT_MAX.as_secs();
             let line = format!("the commit has not ended within {seconds} seconds; it is still tried");

@@ -9,6 +9,7 @@
 mod answers;
 mod client;
 mod directory;
+mod files;
 mod metrics;
 mod operations;
 mod restoring;

@@ -1,6 +1,7 @@
 //! Metrics of a daemon in Prometheus' text format: what its counters say, as families with names
 //! and units. No label names a path, a user or an address: a family has few rows, always the same.
 
+use crate::operations::FILES;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, prometheus_text};
 use prometheus_client::metrics::MetricType;
@@ -28,6 +29,8 @@ pub(crate) struct Scraped {
     pub(crate) is_ready: bool,
     /// Its counters.
     pub(crate) report: Report,
+    /// Requests about files at the control socket.
+    pub(crate) files: Vec<(&'static str, Latency)>,
 }
 
 /// Returns `scraped` in the text format.
@@ -143,11 +146,12 @@ impl Scraped {
     }
 
     fn requests(&self, families: &mut Families<'_>) -> fmt::Result {
-        let help = "Time that requests of the kernel and of clients took, by operation and transport.";
+        let help = "Time that requests of the kernel, of clients and of programs took, by operation and transport.";
         let mut family = families.family("request_duration_seconds", help, MetricType::Histogram)?;
         latencies(&mut family, self.report.transport, &self.report.operations)?;
         let nfs = self.report.volume.nfs.iter().flat_map(|nfs| &nfs.operations);
-        latencies(&mut family, "nfs", nfs)
+        latencies(&mut family, "nfs", nfs)?;
+        latencies(&mut family, FILES, &self.files)
     }
 
     fn volume(&self, families: &mut Families<'_>) -> fmt::Result {

@@ -7,12 +7,13 @@
 use crate::COMMIT_MAX;
 use crate::answers::{ASKING_MAX, Answers, Asker, open_router, router};
 use crate::directory::{self, DirectoryError};
+use crate::files::WORKING_MAX;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
-use rustix::process::geteuid;
+use rustix::process::{Gid, geteuid, getgroups};
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -25,6 +26,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
+use weft_vfs::Credentials;
 
 /// Most connections at once; more are refused.
 const CONNECTIONS_MAX: usize = 256;
@@ -97,6 +99,11 @@ impl Server {
         Ok(Server { path, running })
     }
 
+    /// Returns the path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Removes the socket and answers nothing more.
     pub fn stop(&self) {
         // First, so that nobody is left waiting there.
@@ -124,7 +131,12 @@ impl MetricsServer {
         let router = open_router(answers);
         let running = Running::start("weft-metrics", async move || {
             let listener = TcpListener::from_std(listener)?;
-            Ok(accept(async || Ok(listener.accept().await?.0), |_| Some(Asker(u32::MAX)), router).await)
+            Ok(accept(
+                async || Ok(listener.accept().await?.0),
+                |_| Some(Credentials { uid: u32::MAX, gid: u32::MAX, groups: Vec::new() }),
+                router,
+            )
+            .await)
         });
         running.map(MetricsServer)
     }
@@ -179,7 +191,7 @@ impl Drop for Running {
 fn runtime(name: &str) -> io::Result<Runtime> {
     Builder::new_current_thread()
         .thread_name(name)
-        .max_blocking_threads(ASKING_MAX + 1)
+        .max_blocking_threads(ASKING_MAX + WORKING_MAX + 1)
         .enable_io()
         .enable_time()
         .build()
@@ -188,7 +200,7 @@ fn runtime(name: &str) -> io::Result<Runtime> {
 /// Answers connections by `router`, of those of whom `asker` tells.
 async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     next: impl AsyncFn() -> io::Result<S>,
-    asker: impl Fn(&S) -> Option<Asker>,
+    asker: impl Fn(&S) -> Option<Credentials>,
     router: Router,
 ) -> Infallible {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -202,7 +214,7 @@ async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         let Some(asker) = asker(&stream) else { continue };
         match places.clone().try_acquire_owned() {
             Ok(place) => {
-                let router = router.clone().layer(Extension(asker));
+                let router = router.clone().layer(Extension(Asker(asker.uid))).layer(Extension(Arc::new(asker)));
                 tokio::spawn(async move {
                     // One that takes too long, or makes no sense, is closed.
                     let _ = timeout(CONNECTION_MAX, answer(stream, router)).await;
@@ -221,10 +233,13 @@ async fn refuse<S: AsyncWrite + Unpin>(mut stream: S) {
     let _ = timeout(ACCEPT_AGAIN, stream.shutdown()).await;
 }
 
-/// Returns who asks over `stream`, if that is this user or root.
-fn asker(stream: &UnixStream) -> Option<Asker> {
-    let user = stream.peer_cred().ok()?.uid();
-    (user == 0 || user == geteuid().as_raw()).then_some(Asker(user))
+/// Returns who asks over `stream`, if that is this user or root. This user has the groups of this
+/// process, which such a process could have do anything in any case.
+fn asker(stream: &UnixStream) -> Option<Credentials> {
+    let peer = stream.peer_cred().ok()?;
+    let groups = || getgroups().unwrap_or_default().into_iter().map(Gid::as_raw).collect();
+    let asker = || Credentials { uid: peer.uid(), gid: peer.gid(), groups: groups() };
+    (peer.uid() == 0 || peer.uid() == geteuid().as_raw()).then(asker)
 }
 
 /// Answers one request.

@@ -23,7 +23,8 @@ In /etc/fstab:
 pub const SERVE: &str = "\
 Examples:
     weft serve photos.weft --nfs 192.0.2.7:2049 --export '/ 192.0.2.0/24(rw) *(ro,all_squash)'
-    weft serve photos.weft --nfs 192.0.2.7:2049 --export '/ 192.0.2.0/24' --portmap";
+    weft serve photos.weft --nfs 192.0.2.7:2049 --export '/ 192.0.2.0/24' --portmap
+    weft serve photos.weft";
 
 pub const CHECK: &str = "\
 Examples:
@@ -170,6 +171,7 @@ Examples:
 pub const STATUS: &str = "\
 Examples:
     weft status
+    weft status photos.weft
     weft status --json";
 
 pub const CONFIG: &str = "\

@@ -71,14 +71,21 @@ pub struct Mcp {
 pub struct Serve {
     /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,
-    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
+    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port. Without
+    /// this, to programs of this user alone, by the control socket: those in Python that use weftfs
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049", value_parser = served_at)]
-    pub nfs: SocketAddr,
+    pub nfs: Option<SocketAddr>,
     #[command(flatten)]
     pub served: Served,
     /// Go to the background once clients can connect
     #[arg(short, long)]
     pub background: bool,
+    /// End once the standard input ends, as it does with the program that started this one
+    #[arg(long, conflicts_with = "background")]
+    pub until_input_ends: bool,
+    /// Say where it is served as one line of JSON: volume, address, control socket, process
+    #[arg(long)]
+    pub json: bool,
     /// Serve as this user, who must have the rights to all files that are named, instead of root.
     /// Of root's privileges the use of ports below 1024 is kept
     #[arg(long, value_name = "NAME")]

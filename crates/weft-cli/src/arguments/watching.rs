@@ -47,7 +47,9 @@ pub struct Stop {
 
 #[derive(Args)]
 pub struct Status {
-    /// As JSON
+    /// The volume, or the directory where it is mounted; without it all are listed
+    pub volume: Option<PathBuf>,
+    /// As JSON, with the path of each control socket
     #[arg(long)]
     pub json: bool,
 }

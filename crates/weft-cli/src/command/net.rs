@@ -66,7 +66,7 @@ fn set(place: &OsStr, name: &str, network: Option<&str>) -> Result<()> {
             done => Ok(done?),
         };
     }
-    within(place, false, |vfs| match vfs.links()?.define_network(name, network) {
+    within(place, |vfs| match vfs.links()?.define_network(name, network) {
         Err(error) if error.kind() == ErrorKind::NoAttribute => Ok(()),
         done => Ok(done?),
     })

@@ -34,7 +34,13 @@ pub fn expanded(text: &str, names: &Names) -> Result<String> {
 pub fn all(place: &OsStr) -> Result<Names> {
     match root_above(place)? {
         Some(root) => of_mount(&root),
-        None => within(place, true, of_volume),
+        None => {
+            // Also of one that a daemon serves.
+            let Place { opened, .. } = Place::open_beside(place, None)?;
+            let names = of_volume(&opened.vfs);
+            opened.close()?;
+            names
+        }
     }
 }
 
@@ -79,9 +85,9 @@ pub fn root_above(place: &OsStr) -> Result<Option<PathBuf>> {
     Ok(Some(root.with_context(|| format!("the root of the volume of {} is not mounted", place.display()))?))
 }
 
-/// Does `work` in a volume that is not mounted.
-pub fn within<T>(volume: &OsStr, read_only: bool, work: impl FnOnce(&Vfs) -> Result<T>) -> Result<T> {
-    let Place { opened, .. } = Place::open(volume, read_only)?;
+/// Does `work`, which changes something, in a volume that is not mounted.
+pub fn within<T>(volume: &OsStr, work: impl FnOnce(&Vfs) -> Result<T>) -> Result<T> {
+    let Place { opened, .. } = Place::open(volume, false)?;
     let done = work(&opened.vfs);
     opened.close()?;
     done

@@ -2,17 +2,18 @@
 
 use crate::arguments::Serve;
 use crate::confinement::Serves;
-use crate::control_socket::{self, ControlSocket};
+use crate::control_socket::{self, CONTROL_SOCKET, ControlSocket};
 use crate::daemon::{self, Daemon};
 use crate::opened::{Opened, Settings};
 use crate::serving::{memory_bytes, say_if_unconfined, start_nfs};
 use crate::shown;
 use crate::user;
 use anyhow::{Context, Result};
+use serde_json::json;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -30,7 +31,7 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
         user::take_process(&user::named(name)?)?;
     }
     weft_vfs::set_log_format(arguments.open.log_format.into());
-    let options = arguments.served.options(arguments.nfs)?;
+    let options = arguments.nfs.map(|address| arguments.served.options(address)).transpose()?;
     let mut settings = arguments.open.settings(memory_bytes() / 4, true)?;
     settings.vfs.keep_written = true;
     if location.path().is_some() {
@@ -50,35 +51,52 @@ pub fn run(mut arguments: Serve) -> Result<ExitCode> {
 
 struct Serving {
     opened: Opened,
-    server: Server,
+    server: Option<Server>,
     control: ControlSocket,
     log: daemon::Log,
+    until_input_ends: bool,
 }
 
-fn start(arguments: &Serve, settings: Settings, options: weft_nfs::Options, daemon: &Daemon) -> Result<Serving> {
+fn start(
+    arguments: &Serve,
+    settings: Settings,
+    options: Option<weft_nfs::Options>,
+    daemon: &Daemon,
+) -> Result<Serving> {
     arguments.open.say_if_cache_is_new(&arguments.volume);
     let metrics = control_socket::listen(arguments.open.metrics)?;
-    let purpose = format!("served at {}", options.address);
-    let opened = Opened::open(&arguments.volume, settings, arguments.open.hold(purpose))?;
+    let address = options.as_ref().map(|options| options.address);
+    let opened = Opened::open(&arguments.volume, settings, arguments.open.hold(served(address)))?;
     daemon.hold_signals();
-    let what = PathBuf::from(format!("nfs-{}", options.address));
-    let exports: Vec<_> = options.exports.0.iter().map(|export| (export.name(), security(export))).collect();
-    let started = start_nfs(opened.vfs.clone(), options);
-    let started = started.and_then(|server| Ok((server, opened.log(arguments.log.as_deref(), &what)?)));
+    let what = address.map_or_else(|| "socket".into(), |address| format!("nfs-{address}"));
+    let exports = options.iter().flat_map(|options| &options.exports.0);
+    let exports: Vec<_> = exports.map(|export| (export.name(), security(export))).collect();
+    let started = options.map(|options| start_nfs(opened.vfs.clone(), options)).transpose();
+    let started = started.and_then(|server| Ok((server, opened.log(arguments.log.as_deref(), &PathBuf::from(what))?)));
     match started {
         Ok((server, log)) => {
-            let (address, portmap) = (server.address(), arguments.served.portmap);
+            let address = server.as_ref().map(Server::address);
             let vfs = Arc::downgrade(&opened.vfs);
-            let counters = move || Some(counters(vfs.upgrade()?.stats()));
+            let transport = if address.is_some() { "nfs" } else { "socket" };
+            let counters = move || Some(counters(transport, vfs.upgrade()?.stats()));
             // Before it is announced that it serves.
-            let control = ControlSocket::start(&opened, (Kind::Server, address.to_string()), metrics, counters);
-            let volume = arguments.volume.display();
-            let command = if portmap { mount_command } else { mount_command_without_portmapper };
-            let commands = exports.iter().map(|(name, security)| format!("\n    {}", command(address, name, security)));
-            let commands: Vec<String> = commands.collect();
-            outln!("serving {volume} over NFS at {address}; mount it with{}", commands.concat());
+            let place = address.map_or_else(|| CONTROL_SOCKET.into(), |address| address.to_string());
+            let control = ControlSocket::start(&opened, (Kind::Server, place), metrics, counters);
+            if address.is_none()
+                && let Some(why) = control.why_missing()
+            {
+                let why = anyhow::anyhow!("there is no control socket to serve it by: {why}");
+                drop(server);
+                opened.close()?;
+                return Err(why);
+            }
+            match (arguments.json, address) {
+                (true, _) => announce_as_json(&opened, address, &control),
+                (false, None) => announce(&arguments.volume),
+                (false, Some(address)) => announce_exports(arguments, address, &exports),
+            }
             say_if_unconfined();
-            Ok(Serving { opened, server, control, log })
+            Ok(Serving { opened, server, control, log, until_input_ends: arguments.until_input_ends })
         }
         Err(error) => {
             opened.close()?;
@@ -87,16 +105,53 @@ fn start(arguments: &Serve, settings: Settings, options: weft_nfs::Options, daem
     }
 }
 
+/// What is done with the volume, as others are told who want it.
+fn served(address: Option<SocketAddr>) -> String {
+    address.map_or_else(|| format!("served by its {CONTROL_SOCKET}"), |address| format!("served at {address}"))
+}
+
+fn announce(volume: &Path) {
+    let shown = volume.display();
+    outln!("serving {shown} to programs of this user by its control socket; 'weft stop {shown}' ends that");
+}
+
+fn announce_exports(arguments: &Serve, address: SocketAddr, exports: &[(Vec<u8>, &'static str)]) {
+    let (volume, portmap) = (arguments.volume.display(), arguments.served.portmap);
+    let command = if portmap { mount_command } else { mount_command_without_portmapper };
+    let commands = exports.iter().map(|(name, security)| format!("\n    {}", command(address, name, security)));
+    let commands: Vec<String> = commands.collect();
+    outln!("serving {volume} over NFS at {address}; mount it with{}", commands.concat());
+}
+
+fn announce_as_json(opened: &Opened, address: Option<SocketAddr>, control: &ControlSocket) {
+    let told = json!({
+        "volume": crate::named::volume(&opened.location),
+        "nfs": address.map(|address| address.to_string()),
+        "socket": control.path().map(|path| shown::path(path)),
+        "pid": std::process::id(),
+    });
+    outln!("{told}");
+}
+
 impl Serving {
-    /// Serves until a signal comes.
+    /// Serves until a signal comes, or the standard input ends, if that counts.
     fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
-        let supervisor = self.opened.begin(&format!("served at {}", self.server.address()));
+        let supervisor = self.opened.begin(&served(self.server.as_ref().map(Server::address)));
         self.control.say_if_missing();
         self.opened.say_as_of();
         let control = self.control.clone();
         // Clients keep their caches; connections break.
         self.opened.leave_when_lost(daemon, move || control.stop())?;
         let (tell, told) = sync_channel(1);
+        if self.until_input_ends {
+            let tell = tell.clone();
+            let ends = move || {
+                // What comes there means nothing.
+                let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+                let _ = tell.try_send(());
+            };
+            std::thread::Builder::new().name("weft-input".into()).spawn(ends)?;
+        }
         // A second signal has no effect.
         daemon.on_signal(move || {
             let _ = tell.try_send(());
@@ -104,8 +159,9 @@ impl Serving {
         told.recv().context("nobody awaits signals")?;
         supervisor.ends();
         self.control.stop();
-        self.server.stop();
-        drop(self.server);
+        if let Some(server) = self.server {
+            server.stop();
+        }
         self.opened.end("served no more")?;
         Ok(ExitCode::SUCCESS)
     }
@@ -113,8 +169,8 @@ impl Serving {
 
 /// Returns the counters of a server of `volume`, in the shape of a mount's, without those of a
 /// kernel.
-fn counters(volume: Stats) -> Report {
-    Report { pid: std::process::id(), transport: "nfs", volume, ..Report::default() }
+fn counters(transport: &'static str, volume: Stats) -> Report {
+    Report { pid: std::process::id(), transport, volume, ..Report::default() }
 }
 
 /// Returns the option by which a client mounts an export that requires TLS of all of its clients

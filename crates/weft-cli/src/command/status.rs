@@ -2,6 +2,7 @@
 
 use super::stats::dead_among;
 use crate::arguments::Status;
+use crate::control_socket::CONTROL_SOCKET;
 use crate::daemons::{self, Running};
 use crate::mounted;
 use crate::shown;
@@ -13,6 +14,9 @@ use std::process::ExitCode;
 
 /// Lists the daemons of this user.
 pub fn run(arguments: &Status) -> Result<ExitCode> {
+    if let Some(volume) = &arguments.volume {
+        return of_volume(volume, arguments.json);
+    }
     let all = daemons::all()?;
     let dead = dead_mounts(&all);
     // Daemons serve without a control socket, too.
@@ -40,16 +44,29 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
     } else if all.is_empty() && dead.is_empty() {
         outln!("no volume is mounted or served by this user");
     } else {
-        for daemon in &all {
-            outln!("{}", shown::message(&line(daemon)));
-            unwritten(daemon).iter().for_each(|line| outln!("{}", shown::message(line)));
-        }
+        all.iter().for_each(print);
     }
     if !arguments.json {
         dead.iter().for_each(|(volume, place)| outln!("{}", shown::message(&dead_line(volume, place))));
     }
     let answered = dead.is_empty() && all.iter().all(|daemon| daemon.status.is_ok());
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tells the use of one volume.
+fn of_volume(volume: &Path, json: bool) -> Result<ExitCode> {
+    let used = daemons::using(volume)?;
+    match (&used, json) {
+        (used, true) => outln!("{}", Value::from(used.iter().map(told).collect::<Vec<_>>())),
+        (None, false) => outln!("no daemon of this user uses {}", shown::path(volume)),
+        (Some(daemon), false) => print(daemon),
+    }
+    Ok(if used.is_none_or(|daemon| daemon.status.is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(daemon: &Running) {
+    outln!("{}", shown::message(&line(daemon)));
+    unwritten(daemon).iter().for_each(|line| outln!("{}", shown::message(line)));
 }
 
 /// Returns the volumes and directories of this user's mounts whose daemons have ended: none of
@@ -78,7 +95,11 @@ fn dead_line(volume: &Path, place: &Path) -> String {
 /// reason.
 fn told(daemon: &Running) -> Value {
     match &daemon.status {
-        Ok(status) => status.clone(),
+        Ok(status) => {
+            let mut status = status.clone();
+            status["socket"] = shown::path(&daemon.socket.path).into();
+            status
+        }
         Err(why) => json!({
             "volume": null,
             "id": daemon.socket.volume,
@@ -103,7 +124,11 @@ fn line(daemon: &Running) -> String {
     };
     let text = |name: &str| status[name].as_str().unwrap_or("?");
     let number = |name: &str| status[name].as_u64().unwrap_or(0);
-    let how = if status["kind"] == "mount" { "mounted at" } else { "served at" };
+    let how = match status["kind"] == "mount" {
+        true => "mounted at",
+        false if status["place"] == CONTROL_SOCKET => "served by its",
+        false => "served at",
+    };
     let nfs = status["nfs"].as_str().filter(|_| status["kind"] == "mount");
     let nfs = nfs.map_or_else(String::new, |address| format!(" and served at {address}"));
     let age = status["commit_age_seconds"].as_u64();

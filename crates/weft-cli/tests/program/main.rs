@@ -16,6 +16,7 @@ mod directories;
 mod drafts;
 mod errors;
 mod export;
+mod files;
 mod full_disk;
 mod gone;
 mod helper;

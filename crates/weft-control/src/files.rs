@@ -1,0 +1,159 @@
+//! Files of the volume, for programs that have no mount of it: read, written, listed, made, moved
+//! and removed by requests at the control socket.
+//!
+//! A request is one of HTTP/1.1, named by its target; its query says of what it is. Paths begin at
+//! the root of the volume and are hexadecimal in a query, as they are any bytes; `id` names an
+//! inode as an answer before has told it. An answer is JSON, or the bytes of a file. A request that
+//! fails is answered with `{"errno": NUMBER, "error": TEXT}`.
+//!
+//! Each is made with the rights of the user who connects, checked as for a client of NFS: nothing is
+//! open between two requests, so a file that was removed is gone for its readers, too (`ESTALE`). A
+//! few threads work on them, apart from those that tell the daemon's state: a volume that is stuck
+//! holds up no other answer.
+
+mod changes;
+mod content;
+mod path;
+mod query;
+mod told;
+
+use crate::answers::{Shared, unserved};
+use axum::Router;
+use axum::extract::{Extension, RawQuery, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::Response;
+use axum::routing::{get, post};
+use query::Query;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, timeout};
+use told::{Attributed, Listed, failed, json_of, refused};
+use weft_vfs::{Cookie, Credentials, FileId, Latency, LatencyHistogram, User, Vfs};
+
+/// Threads that work on files at once.
+pub(crate) const WORKING_MAX: usize = 4;
+
+/// Time within which one step of a request must be done.
+const STEP_MAX: Duration = Duration::from_secs(60);
+
+/// Entries of one answer.
+const ENTRIES_MAX: usize = 4096;
+
+/// Operations, as they are counted: the last names of their targets.
+const OPERATIONS: [&str; 10] =
+    ["attributes", "entries", "content", "create", "make-directory", "set", "remove", "rename", "copy", "write"];
+
+/// Time that requests took until they were answered, by operation.
+#[derive(Default)]
+pub(crate) struct Counted([LatencyHistogram; OPERATIONS.len()]);
+
+impl Counted {
+    /// Those of operations that there were.
+    pub(crate) fn operations(&self) -> Vec<(&'static str, Latency)> {
+        let all = OPERATIONS.into_iter().zip(&self.0).map(|(name, counted)| (name, counted.latency()));
+        all.filter(|(_, latency)| latency.count() > 0).collect()
+    }
+}
+
+/// Counts a request, and has it answered.
+pub(crate) async fn counted(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let name = request.uri().path().strip_prefix("/files/");
+    let operation = OPERATIONS.iter().position(|operation| Some(*operation) == name);
+    let begun = Instant::now();
+    let answer = next.run(request).await;
+    if let Some(operation) = operation {
+        shared.files.0[operation].add(begun.elapsed());
+    }
+    answer
+}
+
+/// Requests without a body.
+pub(crate) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/files/attributes", get(attributes))
+        .route("/files/entries", get(entries))
+        .route("/files/content", get(content::read))
+        .route("/files/create", post(changes::create))
+        .route("/files/make-directory", post(changes::make_directory))
+        .route("/files/set", post(changes::set))
+        .route("/files/remove", post(changes::remove))
+        .route("/files/rename", post(changes::rename))
+        .route("/files/copy", post(changes::copy))
+}
+
+/// The one request that has a body.
+pub(crate) fn routes_with_body() -> Router<Arc<Shared>> {
+    Router::new().route("/files/write", post(content::write))
+}
+
+/// The daemon that is asked, and the user who asks.
+type Asked = (State<Arc<Shared>>, Extension<Arc<Credentials>>);
+
+/// The volume, and as one user may use it.
+pub(crate) struct Volume<'a> {
+    pub(crate) vfs: &'a Vfs,
+    pub(crate) user: User<'a>,
+}
+
+/// Has `work` done by a thread that may wait, as the user who asks.
+///
+/// Errors: an answer that says why it is not.
+async fn done<T: Send + 'static>(
+    (State(shared), Extension(who)): &Asked,
+    work: impl FnOnce(&Volume<'_>) -> weft_vfs::Result<T> + Send + 'static,
+) -> Result<T, Response> {
+    let (shared, who) = (shared.clone(), who.clone());
+    let worked = timeout(STEP_MAX, async move {
+        let permit = shared.working.clone().acquire_owned().await.ok()?;
+        let vfs = shared.vfs()?;
+        // The permit goes with the thread, which nobody can end.
+        spawn_blocking(move || (work(&Volume { vfs: &vfs, user: vfs.user(&who) }), permit).0).await.ok()
+    });
+    match worked.await {
+        Ok(Some(worked)) => worked.map_err(|error| failed(&error)),
+        Ok(None) => Err(unserved()),
+        Err(_) => {
+            let seconds = STEP_MAX.as_secs();
+            let why = format!("the volume has not answered within {seconds} seconds; a change may still be made");
+            Err(refused(StatusCode::GATEWAY_TIMEOUT, libc::ETIMEDOUT, &why))
+        }
+    }
+}
+
+/// Tells the attributes of what a path leads to; of a symbolic link itself, if asked to.
+async fn attributes(
+    state: State<Arc<Shared>>,
+    who: Extension<Arc<Credentials>>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let Some(query) = Query::parse(query.as_deref(), &["path", "id", "link"]) else { return no_request() };
+    let asked = (state, who);
+    let told = done(&asked, move |volume| {
+        let found = match query.id()? {
+            Some(id) => volume.user.attributes(id)?,
+            None if query.has("link") => path::find_itself(volume, &query.bytes("path")?)?,
+            None => path::find(volume, &query.bytes("path")?)?,
+        };
+        Attributed::of(volume, &found)
+    });
+    told.await.map_or_else(|refused| refused, |told| json_of(&told))
+}
+
+/// Lists a directory, from the entry on that `after` is the place of.
+async fn entries(state: State<Arc<Shared>>, who: Extension<Arc<Credentials>>, RawQuery(query): RawQuery) -> Response {
+    let Some(query) = Query::parse(query.as_deref(), &["path", "after"]) else { return no_request() };
+    let asked = (state, who);
+    let told = done(&asked, move |volume| {
+        let directory = FileId::from(&path::find(volume, &query.bytes("path")?)?);
+        let after = Cookie(query.number("after")?.unwrap_or(0));
+        let listed = volume.user.read_directory_attributes(directory, after, ENTRIES_MAX)?;
+        Listed::of(volume, &listed)
+    });
+    told.await.map_or_else(|refused| refused, |told| json_of(&told))
+}
+
+fn no_request() -> Response {
+    refused(StatusCode::BAD_REQUEST, libc::EINVAL, "that is no request")
+}

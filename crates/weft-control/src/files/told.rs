@@ -1,0 +1,159 @@
+//! Answers about files, and refusals.
+
+use super::Volume;
+use super::query::id_as_text;
+use axum::body::Body;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::json;
+use std::fmt::Write;
+use weft_vfs::{Attributes, DirEntry, Error, ErrorKind, FileId, Kind, Result, is_past, printable};
+
+/// Bytes as text; in hexadecimal, too, if they are none.
+#[derive(Serialize)]
+struct Text {
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hex: Option<String>,
+}
+
+impl Text {
+    fn of(bytes: &[u8]) -> Text {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let hex = || {
+            bytes.iter().fold(String::new(), |mut hex, byte| {
+                // Writing to a string cannot fail.
+                let _ = write!(hex, "{byte:02x}");
+                hex
+            })
+        };
+        Text { hex: if std::str::from_utf8(bytes).is_ok() { None } else { Some(hex()) }, text }
+    }
+}
+
+/// Attributes, as they are told. Times are nanoseconds since 1970.
+#[derive(Serialize)]
+pub(crate) struct Attributed {
+    id: String,
+    kind: &'static str,
+    size: u64,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    links: u32,
+    ino: u64,
+    atime: i64,
+    mtime: i64,
+    ctime: i64,
+    btime: i64,
+    /// True for what is as of a moment of the past, which never changes.
+    past: bool,
+    /// Where a symbolic link leads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<Text>,
+}
+
+impl Attributed {
+    /// Those of an inode that its user has looked up.
+    pub(crate) fn of(volume: &Volume<'_>, attributes: &Attributes) -> Result<Attributed> {
+        let file = FileId::from(attributes);
+        let is_link = attributes.kind == Kind::Symlink;
+        let target = if is_link { Some(Text::of(&volume.user.read_symlink(file)?.0)) } else { None };
+        Ok(Attributed {
+            id: id_as_text(file),
+            kind: word(attributes.kind),
+            size: attributes.size,
+            mode: attributes.permissions,
+            uid: attributes.uid,
+            gid: attributes.gid,
+            links: attributes.nlink,
+            ino: attributes.ino.0,
+            atime: attributes.atime.0,
+            mtime: attributes.mtime.0,
+            ctime: attributes.ctime.0,
+            btime: attributes.btime.0,
+            past: is_past(attributes.ino),
+            target,
+        })
+    }
+}
+
+/// One entry of a directory. One that its user may not look up has a name alone.
+#[derive(Serialize)]
+struct Entry {
+    name: Text,
+    #[serde(flatten)]
+    attributes: Option<Attributed>,
+}
+
+/// Entries of a directory, in its order.
+#[derive(Serialize)]
+pub(crate) struct Listed {
+    entries: Vec<Entry>,
+    /// The place from which to go on; none at the end.
+    after: Option<u64>,
+}
+
+impl Listed {
+    pub(crate) fn of(volume: &Volume<'_>, listed: &[(DirEntry, Option<Attributes>)]) -> Result<Listed> {
+        let after = listed.last().map(|(last, _)| last.cookie.0);
+        let mut entries = Vec::with_capacity(listed.len());
+        for (entry, attributes) in listed {
+            let attributed = attributes.as_ref().map(|attributes| Attributed::of(volume, attributes)).transpose();
+            let attributes = match attributed {
+                // It was removed since.
+                Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => continue,
+                attributed => attributed?,
+            };
+            entries.push(Entry { name: Text::of(entry.name.as_bytes()), attributes });
+        }
+        Ok(Listed { entries, after })
+    }
+}
+
+/// A kind, as `weft ls --json` has it; a link looks like the file that it shows.
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File | Kind::Transformation => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symbolic link",
+        Kind::Fifo => "named pipe",
+        Kind::Socket => "socket",
+        Kind::CharDevice => "character device",
+        Kind::BlockDevice => "block device",
+    }
+}
+
+/// An answer that is good.
+pub(crate) fn json_of(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(text) => ([(header::CONTENT_TYPE, "application/json")], Body::from(text)).into_response(),
+        Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, libc::EIO, &error.to_string()),
+    }
+}
+
+/// The answer to a request that failed.
+pub(crate) fn refused(code: StatusCode, errno: i32, why: &str) -> Response {
+    let told = json!({ "errno": errno, "error": printable(why) });
+    (code, [(header::CONTENT_TYPE, "application/json")], Body::from(told.to_string())).into_response()
+}
+
+/// The answer to one that failed for this `error`.
+pub(crate) fn failed(error: &Error) -> Response {
+    let code = match error.kind() {
+        ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::NotPermitted | ErrorKind::AccessDenied | ErrorKind::ReadOnly => StatusCode::FORBIDDEN,
+        ErrorKind::Stale => StatusCode::GONE,
+        ErrorKind::NoSpace | ErrorKind::QuotaExceeded => StatusCode::INSUFFICIENT_STORAGE,
+        ErrorKind::Io | ErrorKind::Corrupt => {
+            if error.kind() == ErrorKind::Corrupt {
+                weft_vfs::met_damage();
+            }
+            tracing::error!("a request at the control socket failed: {error}");
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+        _ => StatusCode::CONFLICT,
+    };
+    refused(code, error.errno(), &error.to_string())
+}
