@@ -15,7 +15,7 @@ INSTALL_TOOL := CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --de
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy bench-python connectathon xfstests deb install uninstall clean packages tools
+.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy bench-python bench-fsspec connectathon xfstests deb install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -113,6 +113,11 @@ bench-python: build tools
 	cd python/weftfs-native && PATH="$(CURDIR)/$(TOOLS)/python/bin:$$PATH" maturin build --quiet --release --locked --out "$(CURDIR)/$(TOOLS)/wheels"
 	$(TOOLS)/python/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(TOOLS)/wheels/weftfs_native-$(VERSION)-*.whl
 	$(TOOLS)/python/bin/python tests/bench-python $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-fsspec files by fsspec, without a mount, against Python's own (DIR=where to work)
+bench-fsspec: build tools
+	$(TOOLS)/python/bin/pip install --quiet --disable-pip-version-check --no-deps --no-index --no-build-isolation --force-reinstall ./python/weftfs
+	$(TOOLS)/python/bin/python tests/bench-fsspec $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench-stdio what a faster pipe could save gcc (FILE=a large source in C)
 bench-stdio:

@@ -1,0 +1,101 @@
+"""The past of a volume, digests, networks; through a helper and through a mount."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from weftfs import WeftError, WeftFileSystem
+
+from .conftest import weft
+
+
+@pytest.fixture(params=["helper", "mount"])
+def any_fs(request: pytest.FixtureRequest, volume: Path, tmp_path: Path) -> Iterator[WeftFileSystem]:
+    mount = tmp_path / "m"
+    if request.param == "mount":
+        mount.mkdir()
+        done = subprocess.run([*_program(), "mount", volume, mount], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no mounts here: {done.stderr}")
+    fs = WeftFileSystem(volume if request.param == "helper" else mount, skip_instance_cache=True)
+    yield fs
+    fs.close()
+    if request.param == "mount":
+        weft("umount", mount)
+    weft("check", volume)
+
+
+def _program() -> list[str]:
+    from weftfs.program import program
+
+    return [program()]
+
+
+def test_the_past_is_read_compared_and_brought_back(any_fs: WeftFileSystem) -> None:
+    fs = any_fs
+    fs.pipe({"/d/f": b"first", "/d/gone": b"x"})
+    fs.snapshot("monday")
+    fs.pipe("/d/f", b"second one")
+    fs.rm("/d/gone")
+    then = fs.at("monday")
+    assert then.cat("/d/f") == b"first" and then.ls("/d", detail=False) == ["/d/f", "/d/gone"]
+    assert then.commit_number <= fs.commit()
+    with then.open("/d/f") as file:
+        assert file.read() == b"first"
+    for work in (lambda: then.pipe("/d/f", b""), lambda: then.rm("/d/f"), lambda: then.restore("/d", "monday")):
+        with pytest.raises(OSError):
+            work()
+    assert {entry["path"] for entry in fs.diff("/d", since="monday")} == {"f", "gone"}
+    assert then.digest("/d") != fs.digest("/d")
+    changes = fs.log("/d/f")
+    assert len(changes) >= 2
+    assert fs.restore("/d", "monday", dry_run=True)["back"] == 1
+    fs.restore("/d", "monday")
+    assert fs.cat("/d/f") == b"first" and fs.digest("/d") == then.digest("/d")
+    fs.rm("/d/gone")
+    fs.undelete("/d/gone")
+    assert fs.cat("/d/gone") == b"x"
+    assert fs.history()
+
+
+def test_digests_are_those_of_b3sum(any_fs: WeftFileSystem) -> None:
+    any_fs.pipe("/f", b"")
+    assert any_fs.digest("/f") == "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+    proof = any_fs.prove("/f")
+    assert any_fs.digest("/") in proof
+    with pytest.raises(WeftError):
+        any_fs.digest("/none")
+
+
+def test_what_was_signed_is_verified(any_fs: WeftFileSystem, tmp_path: Path) -> None:
+    any_fs.pipe("/f", b"signed")
+    any_fs.commit()
+    weft("keygen", "--no-password", tmp_path / "key", tmp_path / "pub")
+    any_fs.close()
+    weft("sign", "--key", tmp_path / "key", "--output", tmp_path / "signed", any_fs.volume)
+    assert any_fs.verify(tmp_path / "signed", tmp_path / "pub")
+    any_fs.pipe("/f", b"other")
+    assert not any_fs.verify(tmp_path / "signed", tmp_path / "pub")
+    with pytest.raises(WeftError):
+        any_fs.verify(tmp_path / "none", tmp_path / "pub")
+
+
+def test_files_go_through_networks(any_fs: WeftFileSystem) -> None:
+    any_fs.pipe("/words", b"b\na\nb\n" * 100_000)
+    assert any_fs.run("/words", "sort | uniq") == b"a\nb\n"
+    assert any_fs.run("/words", "head -n 1") == b"b\n"
+    with pytest.raises(WeftError, match="no-such-stage"):
+        any_fs.run("/words", "no-such-stage")
+    any_fs.link("/words", "/sorted", "sort | uniq")
+    assert any_fs.cat("/sorted") == b"a\nb\n"
+    any_fs.pipe("/words", b"z\ny\n")
+    assert any_fs.cat("/sorted") == b"y\nz\n"
+
+
+def test_counters_are_told(any_fs: WeftFileSystem) -> None:
+    any_fs.pipe("/f", b"x")
+    assert any_fs.stats()["volume"] and any_fs.status()["commit"] <= any_fs.commit()
