@@ -62,10 +62,10 @@ pub enum Command {
     /// Serve a volume without mounting it here: to other machines, over NFS, or to programs
     ///
     /// Without --nfs it is served to programs of this user by its control socket alone, as those in
-    /// Python use it ('weft status' lists it). Ends, after all is committed, at SIGTERM or SIGINT. SIGHUP has it open its log again, in the
-    /// background; in the foreground of a terminal it ends it, too. Exit code 0: a signal ended it,
-    /// or it serves in the background. 1: it could not serve, or not commit all. 2: wrong usage. 3:
-    /// as of 'weft mount'.
+    /// Python use it ('weft status' lists it). Ends, after all is committed, at SIGTERM or SIGINT.
+    /// SIGHUP has it open its log again, in the background; in the foreground of a terminal it ends
+    /// it, too. Exit code 0: a signal ended it, or it serves in the background. 1: it could not
+    /// serve, or not commit all. 2: wrong usage. 3: as of 'weft mount'.
     #[command(after_long_help = examples::SERVE)]
     Serve(Serve),
     /// Let an assistant read a volume and its past, by the Model Context Protocol
@@ -315,9 +315,10 @@ pub enum Command {
     Stats(Stats),
     /// List the volumes that daemons of this user have mounted or serve, a line each
     ///
-    /// Of one volume it tells that line alone, if there is one. Each daemon is asked over its control socket, and waited for two seconds at most. Exit code
-    /// 0: all answered. 1: one did not, or a mount has lost its daemon, or the control sockets
-    /// cannot be looked at. A user without a place for control sockets is told the mounts alone.
+    /// Of one volume it tells that line alone, if there is one. Each daemon is asked over its
+    /// control socket, and waited for two seconds at most. Exit code 0: all answered. 1: one did
+    /// not, or a mount has lost its daemon, or the control sockets cannot be looked at. A user
+    /// without a place for control sockets is told the mounts alone.
     #[command(after_long_help = examples::STATUS)]
     Status(Status),
     /// Tell what files and variables of configuration say, and where each value is from

@@ -6,10 +6,10 @@
 //! inode as an answer before has told it. An answer is JSON, or the bytes of a file. A request that
 //! fails is answered with `{"errno": NUMBER, "error": TEXT}`.
 //!
-//! Each is made with the rights of the user who connects, checked as for a client of NFS: nothing is
-//! open between two requests, so a file that was removed is gone for its readers, too (`ESTALE`). A
-//! few threads work on them, apart from those that tell the daemon's state: a volume that is stuck
-//! holds up no other answer.
+//! Each is made with the rights of the user who connects, checked as for a client of NFS: nothing
+//! is open between two requests, so a file that was removed is gone for its readers, too
+//! (`ESTALE`). A few threads work on them, apart from those that tell the daemon's state: a volume
+//! that is stuck holds up no other answer.
 
 mod changes;
 mod content;

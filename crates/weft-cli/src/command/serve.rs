@@ -127,7 +127,7 @@ fn announce_as_json(opened: &Opened, address: Option<SocketAddr>, control: &Cont
     let told = json!({
         "volume": crate::named::volume(&opened.location),
         "nfs": address.map(|address| address.to_string()),
-        "socket": control.path().map(|path| shown::path(path)),
+        "socket": control.path().map(shown::path),
         "pid": std::process::id(),
     });
     outln!("{told}");

@@ -1,8 +1,8 @@
 //! Paths from the root of the volume, resolved with the rights of a user (POSIX.1-2024 4.16
 //! "Pathname Resolution").
 //!
-//! A symbolic link leads on from its directory. One with an absolute target leads out of the volume,
-//! as it would from a mount: nothing is found there. Above the root is the root.
+//! A symbolic link leads on from its directory. One with an absolute target leads out of the
+//! volume, as it would from a mount: nothing is found there. Above the root is the root.
 
 use super::Volume;
 use weft_vfs::{Attributes, ErrorKind, FileId, Ino, Kind, Result};
@@ -18,12 +18,12 @@ pub(crate) type Entry = (FileId, Vec<u8>);
 
 /// Finds what `path` leads to. `NotFound`, `NotDirectory`, `AccessDenied`, `Loop`, `NameTooLong`.
 pub(crate) fn find(volume: &Volume<'_>, path: &[u8]) -> Result<Attributes> {
-    Walk::new(volume, path)?.to_end(true)
+    Walk::new(volume, path)?.go_to_end(true)
 }
 
 /// Finds what `path` names; a symbolic link itself.
 pub(crate) fn find_itself(volume: &Volume<'_>, path: &[u8]) -> Result<Attributes> {
-    Walk::new(volume, path)?.to_end(false)
+    Walk::new(volume, path)?.go_to_end(false)
 }
 
 /// Finds the directory that the last name of `path` is in, there or not. `Invalid` if it has none.
@@ -33,7 +33,7 @@ pub(crate) fn entry(volume: &Volume<'_>, path: &[u8]) -> Result<Entry> {
         None | Some(b"." | b"..") => Err(ErrorKind::Invalid.into()),
         Some(_) => {
             let name = walk.names.remove(0);
-            Ok((FileId::from(&walk.to_end(true)?), name))
+            Ok((FileId::from(&walk.go_to_end(true)?), name))
         }
     }
 }
@@ -62,7 +62,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes all the way; through the last one, too, if it is a symbolic link and `follows`.
-    fn to_end(&mut self, follows: bool) -> Result<Attributes> {
+    fn go_to_end(&mut self, follows: bool) -> Result<Attributes> {
         let mut at = self.volume.vfs.attributes(Ino::ROOT)?;
         while let Some(name) = self.names.pop() {
             if name == b"." || name == b".." && at.ino == Ino::ROOT {
