@@ -5,30 +5,27 @@ use super::query::id_as_text;
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::json;
-use std::fmt::Write;
-use weft_vfs::{Attributes, DirEntry, Error, ErrorKind, FileId, Kind, Result, is_past, printable};
+use weft_vfs::{Attributes, DirEntry, Error, ErrorKind, FileId, Kind, is_past, printable};
 
 /// Bytes as text; in hexadecimal, too, if they are none.
 #[derive(Serialize)]
-struct Text {
-    text: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hex: Option<String>,
+#[serde(untagged)]
+enum Text {
+    Plain(String),
+    Bytes { text: String, hex: String },
 }
 
 impl Text {
     fn of(bytes: &[u8]) -> Text {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        let hex = || {
-            bytes.iter().fold(String::new(), |mut hex, byte| {
-                // Writing to a string cannot fail.
-                let _ = write!(hex, "{byte:02x}");
-                hex
-            })
-        };
-        Text { hex: if std::str::from_utf8(bytes).is_ok() { None } else { Some(hex()) }, text }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Text::Plain(text.into()),
+            Err(_) => Text::Bytes {
+                text: String::from_utf8_lossy(bytes).into_owned(),
+                hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+            },
+        }
     }
 }
 
@@ -56,7 +53,7 @@ pub(crate) struct Attributed {
 
 impl Attributed {
     /// Those of an inode that its user has looked up.
-    pub(crate) fn of(volume: &Volume<'_>, attributes: &Attributes) -> Result<Attributed> {
+    pub(crate) fn of(volume: &Volume<'_>, attributes: &Attributes) -> weft_vfs::Result<Attributed> {
         let file = FileId::from(attributes);
         let is_link = attributes.kind == Kind::Symlink;
         let target = if is_link { Some(Text::of(&volume.user.read_symlink(file)?.0)) } else { None };
@@ -79,24 +76,36 @@ impl Attributed {
     }
 }
 
-/// One entry of a directory. One that its user may not look up has a name alone.
-#[derive(Serialize)]
+/// The names of what is told of an entry, in its order.
+const FIELDS: [&str; 12] =
+    ["name", "id", "kind", "size", "mode", "uid", "gid", "links", "mtime", "ctime", "btime", "target"];
+
+/// One entry of a directory: values of [`FIELDS`], as there may be many. One that its user may not
+/// look up has a name alone.
 struct Entry {
     name: Text,
-    #[serde(flatten)]
     attributes: Option<Attributed>,
+}
+
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(of) = &self.attributes else { return (&self.name,).serialize(serializer) };
+        let Attributed { id, kind, size, mode, uid, gid, links, mtime, ctime, btime, target, .. } = of;
+        (&self.name, id, kind, size, mode, uid, gid, links, mtime, ctime, btime, target).serialize(serializer)
+    }
 }
 
 /// Entries of a directory, in its order.
 #[derive(Serialize)]
 pub(crate) struct Listed {
+    fields: [&'static str; FIELDS.len()],
     entries: Vec<Entry>,
     /// The place from which to go on; none at the end.
     after: Option<u64>,
 }
 
 impl Listed {
-    pub(crate) fn of(volume: &Volume<'_>, listed: &[(DirEntry, Option<Attributes>)]) -> Result<Listed> {
+    pub(crate) fn of(volume: &Volume<'_>, listed: &[(DirEntry, Option<Attributes>)]) -> weft_vfs::Result<Listed> {
         let after = listed.last().map(|(last, _)| last.cookie.0);
         let mut entries = Vec::with_capacity(listed.len());
         for (entry, attributes) in listed {
@@ -108,7 +117,7 @@ impl Listed {
             };
             entries.push(Entry { name: Text::of(entry.name.as_bytes()), attributes });
         }
-        Ok(Listed { entries, after })
+        Ok(Listed { fields: FIELDS, entries, after })
     }
 }
 

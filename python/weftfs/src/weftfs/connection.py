@@ -6,15 +6,13 @@ import errno
 import json
 import os
 import socket
+import struct
 from typing import Any, Literal
 
 __all__ = ["Connection", "Gone"]
 
 #: Seconds that a daemon may be silent. It answers itself once it has waited for its volume.
-SILENCE_MAX = 120.0
-
-#: Bytes that are read from the socket at once.
-READ_BYTES = 1 << 20
+SILENCE_MAX = 120
 
 #: Most bytes of the head of an answer.
 HEAD_BYTES_MAX = 16 << 10
@@ -62,18 +60,21 @@ class Connection:
                 # A request that is refused is not read to its end; the answer may be there.
                 unsent = error
             try:
-                with link.makefile("rb", buffering=READ_BYTES) as stream:
-                    code, answer = read_answer(stream)
+                code, answer = read_answer(link)
             except (ConnectionResetError, EOFError) as error:
                 why = "the daemon closed the connection before it answered; what was asked for may have been done"
                 raise ConnectionResetError(errno.ECONNRESET, why) from (unsent or error)
+            except BlockingIOError as error:
+                raise TimeoutError(errno.ETIMEDOUT, f"the daemon has said nothing for {SILENCE_MAX} seconds") from error
         if 200 <= code < 300:
             return answer
         raise refusal(code, answer)
 
     def _connected(self) -> socket.socket:
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.settimeout(SILENCE_MAX)
+        # Not settimeout(), with which no call waits for all bytes that it is to read.
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            link.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", SILENCE_MAX, 0))
         try:
             link.connect(self.path)
         except (FileNotFoundError, ConnectionRefusedError) as error:
@@ -90,30 +91,41 @@ def as_text(value: str | int | bytes) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def read_answer(stream: Any) -> tuple[int, bytes]:
+def read_answer(link: socket.socket) -> tuple[int, bytes]:
     """Reads an answer: its status code and its body, whole."""
-    code, length, taken = 0, None, 0
-    while True:
-        line = stream.readline(HEAD_BYTES_MAX)
-        taken += len(line)
-        if not line.endswith(b"\n") or taken > HEAD_BYTES_MAX:
-            raise EOFError("the answer ends early")
-        line = line.strip()
-        if not code:
-            words = line.split(maxsplit=2)
-            if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-                raise OSError(errno.EPROTO, "that is no answer of a daemon of Weft")
-            code = int(words[1])
-        elif not line:
-            break
-        elif line.lower().startswith(b"content-length:"):
-            length = int(line.split(b":", 1)[1])
-    if length is None:
+    head = received_head(link)
+    lines = head.rstrip().split(b"\r\n")
+    words = lines[0].split(maxsplit=2)
+    fields = dict(line.lower().split(b":", 1) for line in lines[1:] if b":" in line)
+    length = fields.get(b"content-length", b"").strip()
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not (words[1] + length).isdigit() or not length:
         raise OSError(errno.EPROTO, "that is no answer of a daemon of Weft")
-    body = stream.read(length)
-    if len(body) < length:
-        raise EOFError("the answer ends early")
-    return code, body
+    return int(words[1]), received(link, int(length))
+
+
+def received_head(link: socket.socket) -> bytes:
+    """Returns the head of an answer, and leaves what is behind it to be read."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        more = link.recv(HEAD_BYTES_MAX, socket.MSG_PEEK)
+        end = (head + more).find(b"\r\n\r\n")
+        count = len(more) if end < 0 else end + 4 - len(head)
+        if not more or len(head) > HEAD_BYTES_MAX:
+            raise EOFError("the answer ends early")
+        head += link.recv(count)
+    return head
+
+
+def received(link: socket.socket, length: int) -> bytes:
+    """Returns so many bytes, read at once into their place unless a signal comes between."""
+    parts: list[bytes] = []
+    while length > 0:
+        part = link.recv(length, socket.MSG_WAITALL)
+        if not part:
+            raise EOFError("the answer ends early")
+        parts.append(part)
+        length -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def refusal(code: int, answer: bytes) -> OSError:

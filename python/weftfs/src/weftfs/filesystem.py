@@ -461,8 +461,10 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         query: dict[str, str | int | bytes] = {"path": self._path(path)}
         while True:
             page = self._ask(lambda link: link.get("/files/entries", query), path)
-            for entry in page["entries"]:
-                yield as_name(entry["name"]), entry
+            fields = page["fields"]
+            for values in page["entries"]:
+                # One that its user may not look up has a name alone.
+                yield as_name(values[0]), dict(zip(fields, values))
             if page["after"] is None:
                 return
             query["after"] = page["after"]
@@ -487,7 +489,7 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
             "mode": FORMATS[told["kind"]] | told["mode"],
             "uid": told["uid"],
             "gid": told["gid"],
-            "ino": told["ino"],
+            "ino": int(told["id"].partition(".")[0]),
             "nlink": told["links"],
         }
         return details
@@ -597,9 +599,9 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self.commit()
 
 
-def as_name(told: dict[str, str]) -> str:
+def as_name(told: str | dict[str, str]) -> str:
     """Returns a name that may be any bytes, as Python has those of files."""
-    return os.fsdecode(bytes.fromhex(told["hex"])) if "hex" in told else told["text"]
+    return told if isinstance(told, str) else os.fsdecode(bytes.fromhex(told["hex"]))
 
 
 def as_time(nanoseconds: int) -> datetime:

@@ -25,7 +25,8 @@ def program() -> str:
     found = named or shutil.which("weft")
     if found is None:
         raise FileNotFoundError("the program 'weft' is not on the PATH: install it, or name it in WEFT_PROGRAM")
-    return found
+    # Runs begin elsewhere.
+    return os.path.abspath(found)
 
 
 def message(stderr: bytes) -> str:
