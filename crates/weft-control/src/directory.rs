@@ -84,14 +84,11 @@ impl Socket {
 /// # Errors
 /// The directory cannot be trusted or read. That there is none means that there are no sockets.
 pub fn sockets() -> Result<Vec<Socket>, DirectoryError> {
-    let directory = match parent() {
-        Ok(parent) => parent.join("weft"),
-        Err(DirectoryError::NoRuntimeDirectory) => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    match verify(&directory) {
+    let directory = parent().map(|parent| parent.join("weft"));
+    match directory.and_then(|directory| verify(&directory).map(|()| directory)) {
+        Err(DirectoryError::NoRuntimeDirectory) => Ok(Vec::new()),
         Err(DirectoryError::System(_, error)) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        verified => verified.and_then(|()| sockets_in(&directory)),
+        verified => sockets_in(&verified?),
     }
 }
 
