@@ -36,9 +36,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use weft_store::Moment;
 
+/// The version, and the kind of build where it is not the usual one.
+const VERSION: &str = if cfg!(target_feature = "crt-static") {
+    concat!(env!("CARGO_PKG_VERSION"), " (static)")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// A file system whose files are rows in a SQL database
 #[derive(Parser)]
-#[command(name = "weft", version, max_term_width = 100)]
+#[command(name = "weft", version = VERSION, max_term_width = 100)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,

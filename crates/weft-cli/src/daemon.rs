@@ -161,9 +161,9 @@ fn close_all_but(pipe: &PipeWriter) {
     // open.
     unsafe {
         if kept > 3 {
-            libc::close_range(3, kept - 1, 0);
+            libc::syscall(libc::SYS_close_range, 3, kept - 1, 0);
         }
-        libc::close_range(kept + 1, u32::MAX, 0);
+        libc::syscall(libc::SYS_close_range, kept + 1, u32::MAX, 0);
     }
 }
 

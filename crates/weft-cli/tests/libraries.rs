@@ -1,6 +1,9 @@
 //! Shared libraries as stages: what they may do, and that nothing they do harms anybody else. They
 //! are compiled from C here.
 
+// A static program loads none.
+#![cfg(not(target_feature = "crt-static"))]
+
 #[path = "../../weft-transform/tests/given/mod.rs"]
 mod given;
 

@@ -115,7 +115,8 @@ fn look_up(
     let mut strings = vec![0; ENTRY_BYTES_MAX];
     let mut found = std::ptr::null_mut();
     let error = ask(entry.as_mut_ptr(), &mut strings, &raw mut found);
-    if error != 0 {
+    // getpwnam(3): some libraries tell so that there is no such user, or no file of users.
+    if !matches!(error, 0 | libc::ENOENT | libc::ENOTDIR | libc::ESRCH) {
         return Err(Error::from_raw_os_error(error));
     }
     if found.is_null() {

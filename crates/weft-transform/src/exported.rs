@@ -27,8 +27,9 @@ mod writing;
 /// Has the calling thread be scheduled as any other, whatever the one was that started it: what
 /// that one does for a request is no reason for what goes on after it.
 fn be_ordinary() {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads `parameters` during the call, and nothing else. If it cannot be, all
-    // is slower where much else runs.
-    unsafe { libc::sched_setscheduler(gettid().as_raw_nonzero().get(), libc::SCHED_OTHER, &raw const parameters) };
+    let (this, priority) = (gettid().as_raw_nonzero().get(), 0);
+    // SAFETY: the kernel reads `priority`, all that it takes of a `sched_param`, during the call,
+    // and nothing else. If it cannot be, all is slower where much else runs. musl's function of the
+    // name only fails.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, this, libc::SCHED_OTHER, &raw const priority) };
 }

@@ -68,7 +68,7 @@ impl StartDirectory {
         let program = std::env::current_exe().ok().filter(|path| path.exists());
         // SAFETY: no descriptor is closed by this before there is nobody left in this process who
         // owns it.
-        unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC.cast_signed()) };
+        unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
         let mut words = crate::secrets::words().iter();
         let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
         if let Some(name) = words.next() {

@@ -75,16 +75,16 @@ fn networks_on_a_file_are_for_all_who_use_it_and_written_through() {
 }
 
 /// Number of the ioctl(2) that takes or gives an argument of 8192 bytes.
-const fn request(direction: u64, number: u64) -> u64 {
-    direction << 30 | 8192 << 16 | (b'W' as u64) << 8 | number
+const fn request(direction: libc::Ioctl, number: libc::Ioctl) -> libc::Ioctl {
+    direction << 30 | 8192 << 16 | (b'W' as libc::Ioctl) << 8 | number
 }
 
-const PUSH: u64 = request(1, 1);
-const POP: u64 = request(1, 2);
-const SHOW: u64 = request(3, 3);
+const PUSH: libc::Ioctl = request(1, 1);
+const POP: libc::Ioctl = request(1, 2);
+const SHOW: libc::Ioctl = request(3, 3);
 
 /// Two words and a text, as the calls take them; answers are the same.
-fn call(file: &File, request: u64, scope: u32, length: u32, text: &[u8]) -> Result<[u32; 2], i32> {
+fn call(file: &File, request: libc::Ioctl, scope: u32, length: u32, text: &[u8]) -> Result<[u32; 2], i32> {
     let mut argument = [0u8; 8192];
     argument[..4].copy_from_slice(&scope.to_ne_bytes());
     argument[4..8].copy_from_slice(&length.to_ne_bytes());

@@ -45,6 +45,12 @@ impl Code for Process {
     }
 
     fn begin(bytes: &[u8], digest: Hash, bounds: Bounds, words: &[u8]) -> Result<Process, StageError> {
+        // It has no loader. Links with libraries can be made and looked at all the same.
+        if cfg!(target_feature = "crt-static") {
+            let message = "this build of weft is static and loads no shared libraries: use one that 'make build' makes, \
+                or compile the stage to WebAssembly";
+            return Err(StageError::data(message));
+        }
         let wanted = started::Wanted {
             image: process::Image::of(bytes, digest)?,
             memory_bytes: bounds.memory_bytes,

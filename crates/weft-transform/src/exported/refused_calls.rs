@@ -104,7 +104,7 @@ const TO_COMMANDS: [c_long; 16] = [
 const MOVING_MOUNTS: [libc::c_ulong; 2] = [libc::MS_BIND, libc::MS_MOVE];
 
 /// Requests of ioctl(2) that type input for somebody else.
-const TYPING: [libc::Ioctl; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
+const TYPING: [u32; 2] = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
 
 /// Those of a network. A pair of connected sockets is none: it leads nowhere.
 const NETWORK: [c_long; 2] = [libc::SYS_socket, libc::SYS_connect];
@@ -254,9 +254,7 @@ impl Rules {
     }
 
     fn refuse_typing(&mut self) -> Result<(), String> {
-        TYPING
-            .into_iter()
-            .try_for_each(|request| self.refuse(libc::SYS_ioctl, 1, SeccompCmpOp::Eq, request & 0xffff_ffff))
+        TYPING.into_iter().try_for_each(|request| self.refuse(libc::SYS_ioctl, 1, SeccompCmpOp::Eq, u64::from(request)))
     }
 }
 

@@ -20,17 +20,18 @@ pub(super) fn set(thread: Pid, policy: Policy) -> io::Result<()> {
         Policy::Ordinary => libc::SCHED_OTHER,
         Policy::Idle => libc::SCHED_IDLE,
     };
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads `parameters` during the call, and nothing else.
-    let result = unsafe { libc::sched_setscheduler(thread.as_raw_nonzero().get(), number, &raw const parameters) };
+    let (thread, priority) = (thread.as_raw_nonzero().get(), 0);
+    // SAFETY: the kernel reads `priority`, all that it takes of a `sched_param`, during the call,
+    // and nothing else. musl's function of the name only fails.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, number, &raw const priority) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// True if `thread` has the idle policy. False if it is gone.
 pub(super) fn is_idle(thread: Pid) -> bool {
     // SAFETY: no memory is passed.
-    let policy = unsafe { libc::sched_getscheduler(thread.as_raw_nonzero().get()) };
-    policy == libc::SCHED_IDLE
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread.as_raw_nonzero().get()) };
+    policy == libc::c_long::from(libc::SCHED_IDLE)
 }
 
 /// True if threads can leave the idle policy again: without `CAP_SYS_NICE` the kernel lets them

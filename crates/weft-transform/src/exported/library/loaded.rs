@@ -51,7 +51,7 @@ pub(in crate::exported) fn run(memory_bytes: usize) -> io::Result<()> {
     };
     // Whatever else this process may have is not for the library.
     // SAFETY: nothing in this process uses other files yet.
-    if unsafe { libc::close_range(3, u32::MAX, 0) } != 0 {
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let answer = |reply: &Reply| rustix::io::write(socket, &reply.encode());

@@ -188,7 +188,7 @@ pub(in crate::exported) fn run(memory_bytes: usize) -> io::Result<()> {
     // uses them: it has only begun.
     let (module, mut to) = unsafe { (File::from_raw_fd(0), File::from(OwnedFd::from_raw_fd(1))) };
     // SAFETY: nothing in this process uses other files yet.
-    if unsafe { libc::close_range(3, u32::MAX, 0) } != 0 {
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mut say = |kind: u8, what: &[u8]| to.write_all(&[kind]).and_then(|()| to.write_all(what));

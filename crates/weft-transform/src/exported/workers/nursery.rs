@@ -45,7 +45,7 @@ pub(super) fn run(memory_bytes: usize) -> io::Result<()> {
     // SAFETY: nothing in this process uses other files yet; and copies that have ended are to be
     // gone, for which no handler is installed.
     unsafe {
-        if libc::close_range(3, u32::MAX, 0) != 0 {
+        if libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) != 0 {
             return Err(io::Error::last_os_error());
         }
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);

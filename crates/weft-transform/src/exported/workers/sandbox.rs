@@ -59,6 +59,14 @@ const COPYING: [c_long; 6] = [
     libc::SYS_set_robust_list,
 ];
 
+/// System calls by which musl copies a process, besides `clone`. `fork` has no flags.
+#[cfg(all(target_env = "musl", target_arch = "x86_64"))]
+const FORKING: [c_long; 2] = [libc::SYS_fork, libc::SYS_set_tid_address];
+#[cfg(all(target_env = "musl", not(target_arch = "x86_64")))]
+const FORKING: [c_long; 1] = [libc::SYS_set_tid_address];
+#[cfg(not(target_env = "musl"))]
+const FORKING: [c_long; 0] = [];
+
 /// System calls that decompressing in shared memory takes: nothing is read or written by them.
 const DECODING: [c_long; 13] = [
     libc::SYS_brk,
@@ -161,7 +169,7 @@ pub(super) fn forking(memory_bytes: usize) -> Result<Forking, String> {
     let copying = rule(&[(0, SeccompCmpOp::MaskedEq(other_flags & u64::from(u32::MAX)), 0)])?;
     let ending = rule(&[(0, SeccompCmpOp::Eq, libc::PR_SET_PDEATHSIG.cast_unsigned().into())])?;
     let [privileges, filters] = filtering()?;
-    let memory = rule(&[(1, SeccompCmpOp::Eq, u64::from(libc::RLIMIT_AS))])?;
+    let memory = rule(&[(1, SeccompCmpOp::Eq, libc::RLIMIT_AS as u64)])?;
     let rules = [
         placing()?,
         (libc::SYS_prlimit64, vec![memory]),
@@ -169,7 +177,8 @@ pub(super) fn forking(memory_bytes: usize) -> Result<Forking, String> {
         (libc::SYS_prctl, vec![privileges, ending]),
         (libc::SYS_seccomp, vec![filters]),
     ];
-    allow(computing()?.into_iter().chain(COPYING.map(|call| (call, Vec::new()))).chain(rules))?;
+    let others = COPYING.into_iter().chain(FORKING).map(|call| (call, Vec::new()));
+    allow(computing()?.into_iter().chain(others).chain(rules))?;
     Ok(Forking { of_copies, begins_with, most })
 }
 
