@@ -9,13 +9,16 @@ SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 WEFT := target/release/weft
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TOOLS := target/tools
+# A program without libraries, for processors as this one.
+STATIC_TARGET := $(shell uname -m)-unknown-linux-musl
+STATIC := target/$(STATIC_TARGET)/release/weft
 # Tools run for seconds: they are built without optimisation, which takes minutes less, and share
 # what they have in common.
 INSTALL_TOOL := CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --debug --root $(TOOLS) --target-dir $(TOOLS)/build
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy bench-python bench-fsspec connectathon xfstests deb install uninstall clean packages tools
+.PHONY: help build static run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy bench-python bench-fsspec connectathon xfstests deb install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -23,6 +26,15 @@ help:
 ## build      the program and the library for C, in target/release
 build: cargo
 	$(CARGO) build --release --locked -p weft-cli -p weft-bench -p weft-c
+
+## static     the program as one file for any Linux of this processor, and its test (needs rustup, musl-tools)
+static: cargo
+	@command -v musl-gcc >/dev/null || { echo "musl-gcc is missing: install musl-tools, then try again" >&2; exit 1; }
+	@test -d "$$(rustc --print target-libdir --target $(STATIC_TARGET))" || rustup target add $(STATIC_TARGET)
+# Kernels for 64-bit ARM have pages of up to 64 KiB, and jemalloc works with smaller ones than it was built for.
+	CC_$(subst -,_,$(STATIC_TARGET))=musl-gcc $(if $(filter aarch64%,$(STATIC_TARGET)),JEMALLOC_SYS_WITH_LG_PAGE=16) \
+	    $(CARGO) build --release --locked --target $(STATIC_TARGET) -p weft-cli
+	tests/static $(STATIC)
 
 cargo:
 	@command -v $(CARGO) >/dev/null || { echo "cargo is missing: install Rust 1.95 or newer with rustup, then try again" >&2; exit 1; }
@@ -55,10 +67,10 @@ test: packages tools
 quick: lint
 	$(CARGO) test --workspace --locked --lib --test basics --test semantics
 
-## soak       the same for hours: more cases, more rounds (WEFT_SOAK=factor); then loom and tsan
+## soak       the same for hours: more cases, more rounds (WEFT_SOAK=factor); then static, loom and tsan
 soak: packages tools build
 	WEFT_SOAK=$${WEFT_SOAK:-20} WEFT_PROGRAM=$(WEFT) tests/run
-	$(MAKE) loom tsan
+	$(MAKE) static loom tsan
 
 ## repeat     each test 20 times: alone, beside load, on one processor; goes on where it stopped
 repeat: cargo
