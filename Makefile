@@ -126,10 +126,10 @@ bench-python: build tools
 	$(TOOLS)/python/bin/pip install --quiet --disable-pip-version-check --no-deps --force-reinstall $(TOOLS)/wheels/weftfs_native-$(VERSION)-*.whl
 	$(TOOLS)/python/bin/python tests/bench-python $(WEFT) $(or $(DIR),/var/tmp)
 
-## bench-fsspec files by fsspec, without a mount, against Python's own (DIR=where to work)
+## bench-fsspec files by fsspec, without a mount, against Python's own (DIR=where to work, PAIRS=turns)
 bench-fsspec: build tools
 	$(TOOLS)/python/bin/pip install --quiet --disable-pip-version-check --no-deps --no-index --no-build-isolation --force-reinstall ./python/weftfs
-	$(TOOLS)/python/bin/python tests/bench-fsspec $(WEFT) $(or $(DIR),/var/tmp)
+	$(TOOLS)/python/bin/python tests/bench-fsspec $(WEFT) $(or $(DIR),/var/tmp) $(if $(PAIRS),--pairs $(PAIRS))
 
 ## bench-stdio what a faster pipe could save gcc (FILE=a large source in C)
 bench-stdio:
