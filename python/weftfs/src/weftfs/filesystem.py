@@ -534,8 +534,9 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return make()
         except FileNotFoundError:
             parent = self._parent(path)
-            if not self.auto_mkdir or self.exists(parent):
+            if not self.auto_mkdir:
                 raise
+            # Another thread may have made them meanwhile.
             self.makedirs(parent, exist_ok=True)
             return make()
 
