@@ -6,7 +6,6 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use weft_digest::Kind;
 use weft_store::{Location, Timestamp};
 
 /// Returns `path` with unprintable characters escaped: `\n`, `\x1b`, `\xff`, `\u{202e}`; a
@@ -29,20 +28,6 @@ pub fn path(path: &Path) -> String {
 /// Returns a path that is any bytes, as [`path`] does.
 pub fn bytes(bytes: &[u8]) -> String {
     path(Path::new(OsStr::from_bytes(bytes)))
-}
-
-/// Returns the kind of a file.
-pub fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "symbolic link",
-        Kind::Fifo => "named pipe",
-        Kind::Socket => "socket",
-        Kind::CharDevice => "character device",
-        Kind::BlockDevice => "block device",
-        Kind::Transformation => "transformation link",
-    }
 }
 
 /// Returns a time as RFC 3339 writes it, in UTC.

@@ -6,6 +6,7 @@
 
 use crate::COMMIT_MAX;
 use crate::files::{self, WORKING_MAX};
+use crate::hexadecimal::hex;
 use crate::metrics::{self, Scraped};
 use crate::operations::operations_value;
 use crate::restoring::{report_value, restore_request};
@@ -13,7 +14,7 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Extension, Path, RawQuery, Request, State};
 use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use rustix::process::{Signal, getpid, kill_process};
@@ -89,7 +90,7 @@ pub struct Daemon {
 impl Daemon {
     /// Returns the id of the volume in hexadecimal.
     fn id(&self) -> String {
-        self.id.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.id)
     }
 }
 
@@ -166,15 +167,13 @@ pub(crate) fn router(answers: &Answers) -> Router {
         .route("/history/forget", post(forget_history))
         .route("/history/exclude", post(exclude_from_history))
         .route("/history/include", post(include_in_history))
-        .merge(files::routes())
         .layer(from_fn(refuse_bodies))
-        .merge(files::routes_with_body())
-        .layer(from_fn_with_state(answers.0.clone(), files::counted))
+        .merge(files::router(&answers.0))
         .with_state(answers.0.clone())
 }
 
 /// Refuses requests that bring something: none needs to, so nobody makes this process keep it.
-async fn refuse_bodies(request: Request, next: Next) -> Response {
+pub(crate) async fn refuse_bodies(request: Request, next: Next) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
     }

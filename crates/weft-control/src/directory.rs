@@ -11,9 +11,9 @@
 
 use crate::answers::Kind;
 use crate::client::{Unanswered, connected};
+use crate::hexadecimal::hex;
 use rustix::fs::FlockOperation;
 use rustix::process::geteuid;
-use std::fmt::Write;
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -186,11 +186,7 @@ fn directory_at(path: &Path) -> Result<Metadata, DirectoryError> {
 /// Listens in `directory` for the daemon of this process, which holds the volume with this `id`,
 /// and removes the sockets of the volume that nobody listens at any more.
 pub(crate) fn listen(directory: &Path, id: &[u8], kind: Kind) -> io::Result<(UnixListener, PathBuf)> {
-    let volume = id.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
+    let volume = hex(id);
     let _locked = locked(directory, FlockOperation::LockExclusive)?;
     for socket in sockets_in(directory).unwrap_or_default() {
         if socket.volume == volume && is_stale(&socket.path) {

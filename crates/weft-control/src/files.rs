@@ -17,14 +17,17 @@ mod path;
 mod query;
 mod told;
 
-use crate::answers::{Shared, unserved};
+use crate::answers::{Shared, refuse_bodies, unserved};
 use axum::Router;
-use axum::extract::{Extension, RawQuery, Request, State};
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{Extension, FromRequestParts, RawQuery, Request, State};
 use axum::http::StatusCode;
-use axum::middleware::Next;
+use axum::http::request::Parts;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
 use query::Query;
+use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
@@ -58,7 +61,7 @@ impl Counted {
 }
 
 /// Counts a request, and has it answered.
-pub(crate) async fn counted(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+async fn counted(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let name = request.uri().path().strip_prefix("/files/");
     let operation = OPERATIONS.iter().position(|operation| Some(*operation) == name);
     let begun = Instant::now();
@@ -69,8 +72,8 @@ pub(crate) async fn counted(State(shared): State<Arc<Shared>>, request: Request,
     answer
 }
 
-/// Requests without a body.
-pub(crate) fn routes() -> Router<Arc<Shared>> {
+/// Requests about files, each counted. One alone has a body.
+pub(crate) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/files/attributes", get(attributes))
         .route("/files/entries", get(entries))
@@ -81,15 +84,10 @@ pub(crate) fn routes() -> Router<Arc<Shared>> {
         .route("/files/remove", post(changes::remove))
         .route("/files/rename", post(changes::rename))
         .route("/files/copy", post(changes::copy))
+        .layer(from_fn(refuse_bodies))
+        .route("/files/write", post(content::write))
+        .layer(from_fn_with_state(shared.clone(), counted))
 }
-
-/// The one request that has a body.
-pub(crate) fn routes_with_body() -> Router<Arc<Shared>> {
-    Router::new().route("/files/write", post(content::write))
-}
-
-/// The daemon that is asked, and the user who asks.
-type Asked = (State<Arc<Shared>>, Extension<Arc<Credentials>>);
 
 /// The volume, and as one user may use it.
 pub(crate) struct Volume<'a> {
@@ -97,61 +95,83 @@ pub(crate) struct Volume<'a> {
     pub(crate) user: User<'a>,
 }
 
-/// Has `work` done by a thread that may wait, as the user who asks.
-///
-/// Errors: an answer that says why it is not.
-async fn done<T: Send + 'static>(
-    (State(shared), Extension(who)): &Asked,
-    work: impl FnOnce(&Volume<'_>) -> weft_vfs::Result<T> + Send + 'static,
-) -> Result<T, Response> {
-    let (shared, who) = (shared.clone(), who.clone());
-    let worked = timeout(STEP_MAX, async move {
-        let permit = shared.working.clone().acquire_owned().await.ok()?;
-        let vfs = shared.vfs()?;
-        // The permit goes with the thread, which nobody can end.
-        spawn_blocking(move || (work(&Volume { vfs: &vfs, user: vfs.user(&who) }), permit).0).await.ok()
-    });
-    match worked.await {
-        Ok(Some(worked)) => worked.map_err(|error| failed(&error)),
-        Ok(None) => Err(unserved()),
-        Err(_) => {
-            let seconds = STEP_MAX.as_secs();
-            let why = format!("the volume has not answered within {seconds} seconds; a change may still be made");
-            Err(refused(StatusCode::GATEWAY_TIMEOUT, libc::ETIMEDOUT, &why))
-        }
+/// The daemon that is asked, and the user who asks.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    shared: Arc<Shared>,
+    who: Arc<Credentials>,
+}
+
+impl FromRequestParts<Arc<Shared>> for Asked {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Asked, ExtensionRejection> {
+        let Extension(who) = Extension::from_request_parts(parts, shared).await?;
+        Ok(Asked { shared: shared.clone(), who })
     }
 }
 
-/// Tells the attributes of what a path leads to; of a symbolic link itself, if asked to.
-async fn attributes(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    let Some(query) = Query::parse(query.as_deref(), &["path", "id", "link"]) else { return no_request() };
-    let asked = (state, who);
-    let told = done(&asked, move |volume| {
+impl Asked {
+    /// Has `work` done by a thread that may wait, as the user who asks.
+    ///
+    /// Errors: an answer that says why it is not.
+    async fn done<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Volume<'_>) -> weft_vfs::Result<T> + Send + 'static,
+    ) -> Result<T, Response> {
+        let Asked { shared, who } = self.clone();
+        let worked = timeout(STEP_MAX, async move {
+            let permit = shared.working.clone().acquire_owned().await.ok()?;
+            let vfs = shared.vfs()?;
+            // The permit goes with the thread, which nobody can end.
+            spawn_blocking(move || (work(&Volume { vfs: &vfs, user: vfs.user(&who) }), permit).0).await.ok()
+        });
+        match worked.await {
+            Ok(Some(worked)) => worked.map_err(|error| failed(&error)),
+            Ok(None) => Err(unserved()),
+            Err(_) => {
+                let seconds = STEP_MAX.as_secs();
+                let why = format!("the volume has not answered within {seconds} seconds; a change may still be made");
+                Err(refused(StatusCode::GATEWAY_TIMEOUT, libc::ETIMEDOUT, &why))
+            }
+        }
+    }
+
+    /// Answers what `work` tells, once it is done as `query` says, which has no other names than
+    /// these.
+    async fn told<T: Serialize + Send + 'static>(
+        &self,
+        query: Option<String>,
+        names: &[&str],
+        work: impl FnOnce(&Volume<'_>, &Query) -> weft_vfs::Result<T> + Send + 'static,
+    ) -> Response {
+        let Some(query) = Query::parse(query.as_deref(), names) else { return no_request() };
+        let told = self.done(move |volume| work(volume, &query)).await;
+        told.map_or_else(|refused| refused, |told| json_of(&told))
+    }
+}
+
+/// Tells the attributes of an inode; of a symbolic link itself, if asked to.
+async fn attributes(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    let attributed = |volume: &Volume<'_>, query: &Query| {
         let found = match query.id()? {
             Some(id) => volume.user.attributes(id)?,
             None if query.has("link") => path::find_itself(volume, &query.bytes("path")?)?,
             None => path::find(volume, &query.bytes("path")?)?,
         };
         Attributed::of(volume, &found)
-    });
-    told.await.map_or_else(|refused| refused, |told| json_of(&told))
+    };
+    asked.told(query, &["path", "id", "link"], attributed).await
 }
 
 /// Lists a directory, from the entry on that `after` is the place of.
-async fn entries(state: State<Arc<Shared>>, who: Extension<Arc<Credentials>>, RawQuery(query): RawQuery) -> Response {
-    let Some(query) = Query::parse(query.as_deref(), &["path", "after"]) else { return no_request() };
-    let asked = (state, who);
-    let told = done(&asked, move |volume| {
+async fn entries(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    let listed = |volume: &Volume<'_>, query: &Query| {
         let directory = FileId::from(&path::find(volume, &query.bytes("path")?)?);
         let after = Cookie(query.number("after")?.unwrap_or(0));
-        let listed = volume.user.read_directory_attributes(directory, after, ENTRIES_MAX)?;
-        Listed::of(volume, &listed)
-    });
-    told.await.map_or_else(|refused| refused, |told| json_of(&told))
+        Listed::of(volume, &volume.user.read_directory_attributes(directory, after, ENTRIES_MAX)?)
+    };
+    asked.told(query, &["path", "after"], listed).await
 }
 
 fn no_request() -> Response {

@@ -10,6 +10,7 @@ mod answers;
 mod client;
 mod directory;
 mod files;
+mod hexadecimal;
 mod metrics;
 mod operations;
 mod restoring;

@@ -2,8 +2,8 @@
 //!
 //! A request is the query of a URL; texts are hexadecimal, as paths are any bytes.
 
+use crate::hexadecimal::{hex, unhex};
 use serde_json::{Value, json};
-use std::fmt::Write;
 use weft_vfs::{CommitNo, Effect, Moment, RestoreReport, RestoreRequest, Target, Timestamp};
 
 /// What a daemon is asked for to do as `request` says.
@@ -110,23 +110,6 @@ fn moment_of(text: &str) -> Option<Moment> {
         "snapshot" => Moment::Snapshot(value.into()),
         _ => return None,
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pair = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(pair).collect()
 }
 
 #[cfg(test)]

@@ -38,6 +38,20 @@ const LETTERS: [(Kind, u8); 8] = [
 ];
 
 impl Kind {
+    /// Returns its name, as users are shown it.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            Kind::Symlink => "symbolic link",
+            Kind::Fifo => "named pipe",
+            Kind::Socket => "socket",
+            Kind::CharDevice => "character device",
+            Kind::BlockDevice => "block device",
+            Kind::Transformation => "transformation link",
+        }
+    }
+
     /// The `S_IFMT` bits of `st_mode` (POSIX `<sys/stat.h>`), where there are such; also what
     /// databases store.
     pub fn mode_bits(self) -> u32 {

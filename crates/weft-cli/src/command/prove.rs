@@ -7,7 +7,7 @@ use super::digest::{self, Source, listed};
 use super::transfer::{Progress, names};
 use crate::arguments::{Prove, VerifyProof};
 use crate::failure::{Differs, agrees, usage};
-use crate::{output, shown};
+use crate::output;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::io::Read;
@@ -72,7 +72,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 fn report(root: &Digest, proof: &Proof, json: bool) -> Result<()> {
     let last = proof.steps.last().expect("a proof has a step");
     let path = proof.steps.iter().map(|step| &step.name[..]).collect::<Vec<_>>().join(&b'/');
-    let kind = shown::kind(last.kind);
+    let kind = last.kind.in_words();
     let (root, digest, mode) = (hex(root), hex(&proof.digest), format!("{:04o}", last.permissions));
     if json {
         let path = String::from_utf8_lossy(&path);

@@ -86,7 +86,6 @@ fn start(
                 && let Some(why) = control.why_missing()
             {
                 let why = anyhow::anyhow!("there is no control socket to serve it by: {why}");
-                drop(server);
                 opened.close()?;
                 return Err(why);
             }
@@ -105,7 +104,7 @@ fn start(
     }
 }
 
-/// What is done with the volume, as others are told who want it.
+/// Returns the use of the volume, for others who want it.
 fn served(address: Option<SocketAddr>) -> String {
     address.map_or_else(|| format!("served by its {CONTROL_SOCKET}"), |address| format!("served at {address}"))
 }

@@ -122,7 +122,7 @@ pub(super) fn read(vfs: &Vfs, path: &[Vec<u8>], mut take: impl FnMut(&[u8]) -> R
             let target = vfs.read_symlink(file.ino)?;
             bail!("it is a symbolic link to {}; name that", shown::bytes(&target))
         }
-        kind => bail!("it is a {}", shown::kind(kind)),
+        kind => bail!("it is a {}", kind.in_words()),
     }
     ensure!(!vfs.has_forgotten(file.ino)?, Forgotten);
     let mut at = 0;

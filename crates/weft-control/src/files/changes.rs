@@ -1,17 +1,14 @@
 //! Requests that change the tree.
 
-use super::path::{Entry, entry, find};
+use super::path::{entry, find, named};
 use super::query::Query;
-use super::told::{Attributed, json_of};
-use super::{Asked, Volume, done, no_request};
-use crate::answers::Shared;
-use axum::extract::{Extension, RawQuery, State};
+use super::told::Attributed;
+use super::{Asked, Volume};
+use axum::extract::RawQuery;
 use axum::response::Response;
 use serde_json::json;
-use std::sync::Arc;
 use weft_vfs::{
-    Access, Attributes, Credentials, ErrorKind, FileId, IfExists, Kind, MakeNode, Result, SetAttributes, SetTime,
-    Timestamp, Writer,
+    Access, Attributes, ErrorKind, FileId, IfExists, Kind, MakeNode, Result, SetAttributes, SetTime, Timestamp, Writer,
 };
 
 /// Most bytes that one step of a copy takes from its source.
@@ -22,23 +19,20 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Makes a file, and truncates one that is there: unless `exists` is `take`, and unless it is
 /// `fail`, which fails then.
-pub(super) async fn create(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-) -> Response {
+pub(super) async fn create(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let names = ["path", "mode", "umask", "exists"];
-    told(&(state, who), query, &names, |volume, query| {
-        let node = node(query, Kind::File, 0o666)?;
-        let (if_exists, size) = match query.value("exists") {
-            None => (IfExists::Take, Some(0)),
-            Some("take") => (IfExists::Take, None),
-            Some("fail") => (IfExists::Fail, None),
-            Some(_) => return Err(ErrorKind::Invalid.into()),
-        };
-        Attributed::of(volume, &made(volume, &query.bytes("path")?, node, size, if_exists)?)
-    })
-    .await
+    asked
+        .told(query, &names, |volume, query| {
+            let node = node(query, Kind::File, 0o666)?;
+            let (if_exists, size) = match query.value("exists") {
+                None => (IfExists::Take, Some(0)),
+                Some("take") => (IfExists::Take, None),
+                Some("fail") => (IfExists::Fail, None),
+                Some(_) => return Err(ErrorKind::Invalid.into()),
+            };
+            Attributed::of(volume, &made(volume, &query.bytes("path")?, node, size, if_exists)?)
+        })
+        .await
 }
 
 /// Makes the file at `path`, or takes it; through symbolic links that lead to one that is there.
@@ -63,18 +57,15 @@ fn made(
     }
 }
 
-pub(super) async fn make_directory(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    told(&(state, who), query, &["path", "mode", "umask"], |volume, query| {
-        let (parent, name) = entry(volume, &query.bytes("path")?)?;
-        let node = node(query, Kind::Directory, 0o777)?;
-        let made = volume.user.make(parent, &name, node, None, SetAttributes::default())?;
-        Attributed::of(volume, &made.value)
-    })
-    .await
+pub(super) async fn make_directory(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    asked
+        .told(query, &["path", "mode", "umask"], |volume, query| {
+            let (parent, name) = entry(volume, &query.bytes("path")?)?;
+            let node = node(query, Kind::Directory, 0o777)?;
+            let made = volume.user.make(parent, &name, node, None, SetAttributes::default())?;
+            Attributed::of(volume, &made.value)
+        })
+        .await
 }
 
 /// The node that `query` asks for.
@@ -84,80 +75,65 @@ fn node(query: &Query, kind: Kind, usual: u32) -> Result<MakeNode> {
 }
 
 /// Sets size, permissions and times.
-pub(super) async fn set(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-) -> Response {
+pub(super) async fn set(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let names = ["path", "id", "size", "mode", "mtime", "atime"];
-    told(&(state, who), query, &names, |volume, query| {
-        let file = match query.id()? {
-            Some(id) => id,
-            None => FileId::from(&find(volume, &query.bytes("path")?)?),
-        };
-        let time = |name| match query.value(name) {
-            Some("now") => Ok(Some(SetTime::Now)),
-            _ => query.number(name).map(|time| time.map(|time| SetTime::To(Timestamp(time)))),
-        };
-        let changes = SetAttributes {
-            size: query.number("size")?,
-            permissions: query.permissions("mode")?,
-            mtime: time("mtime")?,
-            atime: time("atime")?,
-            ..SetAttributes::default()
-        };
-        Attributed::of(volume, &volume.user.set_attributes(file, changes, |_| true)?.after)
-    })
-    .await
+    asked
+        .told(query, &names, |volume, query| {
+            let file = named(volume, query)?;
+            let time = |name| match query.value(name) {
+                Some("now") => Ok(Some(SetTime::Now)),
+                _ => query.number(name).map(|time| time.map(|time| SetTime::To(Timestamp(time)))),
+            };
+            let changes = SetAttributes {
+                size: query.number("size")?,
+                permissions: query.permissions("mode")?,
+                mtime: time("mtime")?,
+                atime: time("atime")?,
+                ..SetAttributes::default()
+            };
+            Attributed::of(volume, &volume.user.set_attributes(file, changes, |_| true)?.after)
+        })
+        .await
 }
 
 /// Removes a name of a file, or a directory that is empty.
-pub(super) async fn remove(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    told(&(state, who), query, &["path", "directory"], |volume, query| {
-        let (parent, name) = entry(volume, &query.bytes("path")?)?;
-        match query.has("directory") {
-            true => volume.user.remove_directory(parent, &name)?,
-            false => volume.user.unlink(parent, &name)?,
-        };
-        Ok(json!({}))
-    })
-    .await
+pub(super) async fn remove(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    asked
+        .told(query, &["path", "directory"], |volume, query| {
+            let (parent, name) = entry(volume, &query.bytes("path")?)?;
+            match query.has("directory") {
+                true => volume.user.remove_directory(parent, &name)?,
+                false => volume.user.unlink(parent, &name)?,
+            };
+            Ok(json!({}))
+        })
+        .await
 }
 
 /// Moves a name in one step, over a file that is there (POSIX rename()).
-pub(super) async fn rename(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    told(&(state, who), query, &["path", "to"], |volume, query| {
-        let from: Entry = entry(volume, &query.bytes("path")?)?;
-        let to: Entry = entry(volume, &query.bytes("to")?)?;
-        volume.user.rename((from.0, &from.1), (to.0, &to.1))?;
-        Ok(json!({}))
-    })
-    .await
+pub(super) async fn rename(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    asked
+        .told(query, &["path", "to"], |volume, query| {
+            let from = entry(volume, &query.bytes("path")?)?;
+            let to = entry(volume, &query.bytes("to")?)?;
+            volume.user.rename((from.0, &from.1), (to.0, &to.1))?;
+            Ok(json!({}))
+        })
+        .await
 }
 
 /// Copies a part of a file over another one, of which as much is there; blocks that line up are
 /// shared. Tells how many bytes: fewer than asked for where that would take long, 0 at the end.
-pub(super) async fn copy(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    told(&(state, who), query, &["from", "to", "offset", "length"], |volume, query| {
-        let id = |name| query.value(name).and_then(super::query::file_id).ok_or(ErrorKind::Invalid);
-        let (from, to) = (id("from")?, id("to")?);
-        let offset = query.number("offset")?.unwrap_or(0);
-        let length = query.number("length")?.unwrap_or(COPY_BYTES).min(COPY_BYTES);
-        Ok(json!({ "copied": copied(volume, (from, to), offset, length)? }))
-    })
-    .await
+pub(super) async fn copy(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    asked
+        .told(query, &["from", "to", "offset", "length"], |volume, query| {
+            let id = |name| query.value(name).and_then(super::query::file_id).ok_or(ErrorKind::Invalid);
+            let (from, to) = (id("from")?, id("to")?);
+            let offset = query.number("offset")?.unwrap_or(0);
+            let length = query.number("length")?.unwrap_or(COPY_BYTES).min(COPY_BYTES);
+            Ok(json!({ "copied": copied(volume, (from, to), offset, length)? }))
+        })
+        .await
 }
 
 fn copied(volume: &Volume<'_>, (from, to): (FileId, FileId), offset: u64, length: u64) -> Result<u64> {
@@ -184,16 +160,4 @@ fn copied(volume: &Volume<'_>, (from, to): (FileId, FileId), offset: u64, length
         }
         shared => shared,
     }
-}
-
-/// Answers what `work` tells, once it is done as `query` says.
-async fn told<T: serde::Serialize + Send + 'static>(
-    asked: &Asked,
-    query: Option<String>,
-    names: &[&str],
-    work: impl FnOnce(&Volume<'_>, &Query) -> Result<T> + Send + 'static,
-) -> Response {
-    let Some(query) = Query::parse(query.as_deref(), names) else { return no_request() };
-    let told = done(asked, move |volume| work(volume, &query)).await;
-    told.map_or_else(|refused| refused, |told| json_of(&told))
 }

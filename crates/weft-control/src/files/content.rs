@@ -1,16 +1,15 @@
 //! Content of files, both ways.
 //!
-//! What is read goes out from the blocks where they lie. One piece is read while the one before is
-//! sent, and no more; no thread waits for a client. What comes in is gathered to a piece, which is
-//! then written.
+//! Bytes go out from the blocks where they lie. One piece is read while the one before is sent, and
+//! no more; no thread waits for a client. Bytes that come in are gathered to a piece, which is then
+//! written.
 
-use super::path::find;
+use super::path::named;
 use super::query::Query;
 use super::told::json_of;
-use super::{Asked, done, no_request};
-use crate::answers::Shared;
+use super::{Asked, no_request};
 use axum::body::Body;
-use axum::extract::{Extension, RawQuery, Request, State};
+use axum::extract::{RawQuery, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Body as HttpBody, Bytes, Frame, SizeHint};
@@ -18,11 +17,10 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 use weft_block::Rope;
-use weft_vfs::{Credentials, FileId};
+use weft_vfs::FileId;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 512 << 10;
@@ -34,18 +32,10 @@ const WRITE_BYTES: usize = 256 << 10;
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Sends the bytes of a file from `offset` on: `length`, or fewer where it ends.
-pub(super) async fn read(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-) -> Response {
-    let asked = (state, who);
+pub(super) async fn read(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let Some(query) = Query::parse(query.as_deref(), &["path", "id", "offset", "length"]) else { return no_request() };
-    let begun = done(&asked, move |volume| {
-        let file = match query.id()? {
-            Some(id) => id,
-            None => FileId::from(&find(volume, &query.bytes("path")?)?),
-        };
+    let begun = asked.done(move |volume| {
+        let file = named(volume, &query)?;
         let offset = query.number("offset")?.unwrap_or(0);
         let length = query.number::<u64>("length")?.unwrap_or(REQUEST_BYTES_MAX).min(REQUEST_BYTES_MAX);
         let first = READ_BYTES.min(usize::try_from(length).unwrap_or(READ_BYTES));
@@ -58,8 +48,9 @@ pub(super) async fn read(
     });
     match begun.await {
         Ok((file, offset, end, bytes)) => {
-            let content = Content { left: end - offset, offset, file, asked, ready: VecDeque::new(), next: None };
-            ([(header::CONTENT_TYPE, "application/octet-stream")], Body::new(content.with(&bytes))).into_response()
+            let mut content = Content { left: end - offset, offset, file, asked, ready: VecDeque::new(), next: None };
+            content.take(&bytes);
+            ([(header::CONTENT_TYPE, "application/octet-stream")], Body::new(content)).into_response()
         }
         Err(refused) => refused,
     }
@@ -80,23 +71,17 @@ struct Content {
 }
 
 impl Content {
-    /// With more of its bytes here; and the next piece is read.
-    fn with(mut self, bytes: &Rope) -> Content {
-        self.take(bytes);
-        self
-    }
-
+    /// Takes the next of its bytes, none being here, and has those behind them read.
     fn take(&mut self, bytes: &Rope) {
         self.ready.extend(bytes.slices().iter().cloned().map(Bytes::from_owner));
         self.offset += bytes.len() as u64;
-        let here: u64 = self.ready.iter().map(|bytes| bytes.len() as u64).sum();
-        let missing = self.left.saturating_sub(here);
+        let missing = self.left.saturating_sub(bytes.len() as u64);
         if missing == 0 {
             return;
         }
         let (asked, file, offset) = (self.asked.clone(), self.file, self.offset);
         let length = READ_BYTES.min(usize::try_from(missing).unwrap_or(READ_BYTES));
-        let read = async move { done(&asked, move |volume| Ok(volume.user.read(file, offset, length)?.0)).await.ok() };
+        let read = async move { asked.done(move |volume| Ok(volume.user.read(file, offset, length)?.0)).await.ok() };
         self.next = Some(tokio::spawn(read));
     }
 }
@@ -147,13 +132,7 @@ fn short() -> io::Error {
 }
 
 /// Writes the body of a request to a file, from `offset` on.
-pub(super) async fn write(
-    state: State<Arc<Shared>>,
-    who: Extension<Arc<Credentials>>,
-    RawQuery(query): RawQuery,
-    request: Request,
-) -> Response {
-    let asked = (state, who);
+pub(super) async fn write(asked: Asked, RawQuery(query): RawQuery, request: Request) -> Response {
     let Some(query) = Query::parse(query.as_deref(), &["id", "offset"]) else { return no_request() };
     let (Ok(Some(file)), Ok(offset)) = (query.id(), query.number::<u64>("offset")) else { return no_request() };
     let mut target = Target { asked, file, offset: offset.unwrap_or(0), gathered: Vec::new() };
@@ -199,11 +178,13 @@ impl Target {
     async fn put(&mut self) -> Result<(), Response> {
         let (file, offset, bytes) = (self.file, self.offset, std::mem::take(&mut self.gathered));
         self.offset = offset.saturating_add(bytes.len() as u64);
-        self.gathered = done(&self.asked, move |volume| {
-            volume.user.write(file, offset, &bytes)?;
-            Ok(bytes)
-        })
-        .await?;
+        self.gathered = self
+            .asked
+            .done(move |volume| {
+                volume.user.write(file, offset, &bytes)?;
+                Ok(bytes)
+            })
+            .await?;
         self.gathered.clear();
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! volume, as it would from a mount: nothing is found there. Above the root is the root.
 
 use super::Volume;
+use super::query::Query;
 use weft_vfs::{Attributes, ErrorKind, FileId, Ino, Kind, Result};
 
 /// Symbolic links on the way to one inode at most (Linux, path_resolution(7)).
@@ -16,12 +17,20 @@ const PATH_BYTES_MAX: usize = 64 << 10;
 /// The directory that a path leads through, and the name in it.
 pub(crate) type Entry = (FileId, Vec<u8>);
 
-/// Finds what `path` leads to. `NotFound`, `NotDirectory`, `AccessDenied`, `Loop`, `NameTooLong`.
+/// Returns the inode that `query` is of: by its id, or else by its path, as [`find`].
+pub(crate) fn named(volume: &Volume<'_>, query: &Query) -> Result<FileId> {
+    match query.id()? {
+        Some(id) => Ok(id),
+        None => Ok(FileId::from(&find(volume, &query.bytes("path")?)?)),
+    }
+}
+
+/// Finds the end of `path`. `NotFound`, `NotDirectory`, `AccessDenied`, `Loop`, `NameTooLong`.
 pub(crate) fn find(volume: &Volume<'_>, path: &[u8]) -> Result<Attributes> {
     Walk::new(volume, path)?.go_to_end(true)
 }
 
-/// Finds what `path` names; a symbolic link itself.
+/// Finds the same, but a symbolic link there itself.
 pub(crate) fn find_itself(volume: &Volume<'_>, path: &[u8]) -> Result<Attributes> {
     Walk::new(volume, path)?.go_to_end(false)
 }

@@ -1,5 +1,6 @@
 //! The query of a request: names and values, each once.
 
+use crate::hexadecimal::unhex;
 use weft_vfs::{Error, ErrorKind, FileId, Generation, Ino, Result};
 
 /// A query.
@@ -60,16 +61,6 @@ pub(crate) fn id_as_text(FileId { ino: Ino(ino), generation }: FileId) -> String
 pub(crate) fn file_id(text: &str) -> Option<FileId> {
     let (ino, generation) = text.split_once('.')?;
     Some(FileId { ino: Ino(ino.parse().ok()?), generation: generation.parse::<Generation>().ok()? })
-}
-
-/// The bytes that `text` is in hexadecimal.
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    digits.chunks(2).map(byte).collect()
 }
 
 fn invalid() -> Error {

@@ -2,6 +2,7 @@
 
 use super::Volume;
 use super::query::id_as_text;
+use crate::hexadecimal;
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -21,10 +22,7 @@ impl Text {
     fn of(bytes: &[u8]) -> Text {
         match std::str::from_utf8(bytes) {
             Ok(text) => Text::Plain(text.into()),
-            Err(_) => Text::Bytes {
-                text: String::from_utf8_lossy(bytes).into_owned(),
-                hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-            },
+            Err(_) => Text::Bytes { text: String::from_utf8_lossy(bytes).into_owned(), hex: hexadecimal::hex(bytes) },
         }
     }
 }
@@ -121,17 +119,9 @@ impl Listed {
     }
 }
 
-/// A kind, as `weft ls --json` has it; a link looks like the file that it shows.
+/// A kind in words; a link looks like the file that it shows.
 fn word(kind: Kind) -> &'static str {
-    match kind {
-        Kind::File | Kind::Transformation => "file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "symbolic link",
-        Kind::Fifo => "named pipe",
-        Kind::Socket => "socket",
-        Kind::CharDevice => "character device",
-        Kind::BlockDevice => "block device",
-    }
+    if kind == Kind::Transformation { Kind::File } else { kind }.in_words()
 }
 
 /// An answer that is good.

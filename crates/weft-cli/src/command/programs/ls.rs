@@ -85,7 +85,7 @@ fn print(arguments: &Ls, name: &[u8], attributes: &Attributes, target: Option<&[
 fn as_json(name: &[u8], attributes: &Attributes, target: Option<&[u8]>) -> Value {
     let mut value = bytes_as_json("name", name);
     let facts = json!({
-        "kind": shown::kind(attributes.kind),
+        "kind": attributes.kind.in_words(),
         "ino": attributes.ino.0,
         "permissions": format!("{:04o}", attributes.permissions),
         "links": attributes.nlink,
