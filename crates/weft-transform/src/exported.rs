@@ -2,6 +2,7 @@
 
 pub use refused_calls::refuse_to_daemon;
 use rustix::thread::gettid;
+use std::io;
 
 mod allowance;
 mod code;
@@ -32,4 +33,16 @@ fn be_ordinary() {
     // and nothing else. If it cannot be, all is slower where much else runs. musl's function of the
     // name only fails.
     unsafe { libc::syscall(libc::SYS_sched_setscheduler, this, libc::SCHED_OTHER, &raw const priority) };
+}
+
+/// Closes all files of this process but the standard ones.
+///
+/// # Safety
+/// Nothing in this process owns one of those that are closed.
+unsafe fn close_all_but_standard() -> io::Result<()> {
+    // SAFETY: nobody owns them, as the caller says. musl has no function of the name.
+    match unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

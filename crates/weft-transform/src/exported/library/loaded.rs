@@ -4,6 +4,7 @@
 //! process that started it, as standard output; and the library, as standard error. It reads an
 //! order, does it, and answers, until the other end is closed.
 
+use crate::exported::close_all_but_standard;
 use crate::exported::code::{AGAIN, ENDED, FAILED};
 use crate::exported::workers::area::{Area, INPUT_BYTES};
 use crate::exported::workers::channel::next_order;
@@ -51,9 +52,7 @@ pub(in crate::exported) fn run(memory_bytes: usize) -> io::Result<()> {
     };
     // Whatever else this process may have is not for the library.
     // SAFETY: nothing in this process uses other files yet.
-    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    unsafe { close_all_but_standard() }?;
     let answer = |reply: &Reply| rustix::io::write(socket, &reply.encode());
     let Some(order) = next_order(socket)? else { return Ok(()) };
     let begun = sandbox::before_loading(memory_bytes).and_then(|()| Loaded::load(&area)).and_then(|loaded| {

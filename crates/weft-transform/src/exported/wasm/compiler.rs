@@ -7,6 +7,7 @@
 //! that cannot be it modules are compiled where they are wanted, without bounds.
 
 use super::engine::{compiling, said};
+use crate::exported::close_all_but_standard;
 use crate::exported::library::Image;
 use crate::exported::workers::{sandbox, worker};
 use crate::interrupt::{PERIOD, is_interrupted};
@@ -188,9 +189,7 @@ pub(in crate::exported) fn run(memory_bytes: usize) -> io::Result<()> {
     // uses them: it has only begun.
     let (module, mut to) = unsafe { (File::from_raw_fd(0), File::from(OwnedFd::from_raw_fd(1))) };
     // SAFETY: nothing in this process uses other files yet.
-    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    unsafe { close_all_but_standard() }?;
     let mut say = |kind: u8, what: &[u8]| to.write_all(&[kind]).and_then(|()| to.write_all(what));
     // What the engine asks of the kernel it asks when it is made.
     let prepared = compiling().and_then(|engine| {

@@ -13,6 +13,7 @@ use super::decoders::BEGINNING_BYTES;
 use super::decoding::{Placement, decode};
 use super::rings::Work;
 use super::sandbox::{self, Forking};
+use crate::exported::close_all_but_standard;
 use crate::stages::codecs::Format;
 use rustix::io::write;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer};
@@ -45,9 +46,7 @@ pub(super) fn run(memory_bytes: usize) -> io::Result<()> {
     // SAFETY: nothing in this process uses other files yet; and copies that have ended are to be
     // gone, for which no handler is installed.
     unsafe {
-        if libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        close_all_but_standard()?;
         libc::signal(libc::SIGCHLD, libc::SIG_IGN);
     }
     let placement = Placement::new()?;
