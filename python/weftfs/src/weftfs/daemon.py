@@ -139,12 +139,8 @@ def _found(volume: str) -> Daemon:
 
 
 def _end_all() -> None:
-    with _lock:
-        daemons = list(_daemons.values())
-        _daemons.clear()
-    for daemon in daemons:
-        if daemon.helper is not None:
-            daemon.helper.end()
+    for volume in list(_daemons):
+        release(volume)
 
 
 def _after_fork() -> None:

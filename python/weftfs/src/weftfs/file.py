@@ -7,7 +7,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from fsspec.spec import AbstractBufferedFile
+from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from .filesystem import WeftFileSystem
@@ -18,9 +18,8 @@ __all__ = ["WeftFile"]
 class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
     """A file that is read, or written from its beginning (`wb`, `xb`) or its end (`ab`).
 
-    What is written is in the volume when a block is full, at `flush(force=True)` and at `close()`,
-    and survives a crash once it is committed: within a second, or with
-    `WeftFileSystem.commit()`. In a transaction of fsspec, or with `autocommit=False`, the file
+    Bytes that are written are in the volume when a block is full, at `flush()` and at `close()`. They
+    survive a crash once they are committed: within a second, or with `WeftFileSystem.commit()`. In a transaction of fsspec, or with `autocommit=False`, the file
     gets its name in one step, when that is committed.
     """
 
@@ -60,13 +59,11 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         self.loc = self._start
 
     def _fetch_range(self, start: int, end: int) -> bytes:
-        if not self._is_past:
-            return self.fs._read(self._id, start, end - start, self.path)
         try:
             return self.fs._read(self._id, start, end - start, self.path)
         except OSError as error:
             # Ids of the past are not kept for ever, but it never changes.
-            if error.errno != errno.ESTALE:
+            if error.errno != errno.ESTALE or not self._is_past:
                 raise
             self._id = self.fs._attributes(self.path)["id"]
             return self.fs._read(self._id, start, end - start, self.path)

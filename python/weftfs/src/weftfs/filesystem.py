@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from . import daemon, program, volumes
 from .connection import Connection, Gone
@@ -89,7 +89,7 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @classmethod
     def _parent(cls, path: str) -> str:
-        return cls._strip_protocol(path).rpartition("/")[0] or "/"  # type: ignore[no-any-return]
+        return cls._strip_protocol(path).rpartition("/")[0] or "/"
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:

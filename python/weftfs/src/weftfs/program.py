@@ -35,14 +35,17 @@ def message(stderr: bytes) -> str:
     return text.removeprefix("weft: ") or "weft failed and did not say why"
 
 
+def _done(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+    """Runs `weft` with these words and no input."""
+    return subprocess.run([program(), *words], stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/")
+
+
 def output(words: Sequence[str], codes: Iterable[int] = (0,)) -> bytes:
     """Runs `weft` with these words and returns what it prints.
 
     Raises `WeftError` if its exit code is none of `codes`.
     """
-    done = subprocess.run(
-        [program(), *words], stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/"
-    )
+    done = _done(words)
     # A code of 1 without a message tells of a difference, and with one of a failure.
     if done.returncode not in codes or (done.returncode != 0 and done.stderr.strip()):
         raise WeftError(message(done.stderr))
@@ -56,7 +59,7 @@ def value(words: Sequence[str], codes: Iterable[int] = (0,)) -> Any:
 
 def succeeds(words: Sequence[str]) -> bool:
     """Runs a command that tells by its exit code: true for 0, false for 1. Raises `WeftError`."""
-    done = subprocess.run([program(), *words], stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/")
+    done = _done(words)
     if done.returncode > 1:
         raise WeftError(message(done.stderr))
     return done.returncode == 0
