@@ -68,11 +68,10 @@ pub enum Command {
     Mount(Mount),
     /// Serve a volume without mounting it here: to other machines, over NFS, or to programs
     ///
-    /// Without --nfs it is served to programs of this user by its control socket alone, as those in
-    /// Python use it ('weft status' lists it). Ends, after all is committed, at SIGTERM or SIGINT.
-    /// SIGHUP has it open its log again, in the background; in the foreground of a terminal it ends
-    /// it, too. Exit code 0: a signal ended it, or it serves in the background. 1: it could not
-    /// serve, or not commit all. 2: wrong usage. 3: as of 'weft mount'.
+    /// Ends, after all is committed, at SIGTERM or SIGINT. SIGHUP has it open its log again, in the
+    /// background; in the foreground of a terminal it ends it, too. Exit code 0: a signal ended it,
+    /// or it serves in the background. 1: it could not serve, or not commit all. 2: wrong usage. 3:
+    /// as of 'weft mount'.
     #[command(after_long_help = examples::SERVE)]
     Serve(Serve),
     /// Let an assistant read a volume and its past, by the Model Context Protocol

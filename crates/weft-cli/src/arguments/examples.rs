@@ -24,7 +24,7 @@ pub const SERVE: &str = "\
 Examples:
     weft serve photos.weft --nfs 192.0.2.7:2049 --export '/ 192.0.2.0/24(rw) *(ro,all_squash)'
     weft serve photos.weft --nfs 192.0.2.7:2049 --export '/ 192.0.2.0/24' --portmap
-    weft serve photos.weft";
+    weft serve photos.weft --socket";
 
 pub const CHECK: &str = "\
 Examples:

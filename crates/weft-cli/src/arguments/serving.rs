@@ -71,10 +71,12 @@ pub struct Mcp {
 pub struct Serve {
     /// The volume: a path, or a postgres:// URL
     pub volume: PathBuf,
-    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port. Without
-    /// this, to programs of this user alone, by the control socket: those in Python that use weftfs
-    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049", value_parser = served_at)]
+    /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
+    #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049", value_parser = served_at, required_unless_present = "socket")]
     pub nfs: Option<SocketAddr>,
+    /// Serve it to programs of this user alone, by the control socket, as those in Python use it
+    #[arg(long, conflicts_with = "nfs")]
+    pub socket: bool,
     #[command(flatten)]
     pub served: Served,
     /// Go to the background once clients can connect

@@ -1,4 +1,4 @@
-//! Files at the control socket: `weft serve` without a network, and mounts.
+//! Files at the control socket: `weft serve --socket`, and mounts.
 
 use crate::place::{Place, Said, on_each_engine};
 use serde_json::Value;
@@ -17,7 +17,7 @@ struct Server {
 
 impl Server {
     fn of(place: &Place, volume: &str) -> Server {
-        let mut command = place.command(&["serve", "--json", "--until-input-ends", volume]);
+        let mut command = place.command(&["serve", "--socket", "--json", "--until-input-ends", volume]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -1,6 +1,6 @@
 """Daemons of volumes: the one that has a volume mounted or serves it, or else a helper.
 
-A helper is `weft serve VOLUME`. It ends once its standard input does: with this process, whatever
+A helper is `weft serve --socket VOLUME`. It ends once its standard input does: with this process, whatever
 ends that. All file systems of a process share one helper for each volume. A process that was forked
 asks the helper of its parent as any other daemon.
 """
@@ -39,7 +39,7 @@ class Helper:
         self._log: IO[bytes] = tempfile.TemporaryFile()
         # Ctrl-C at a terminal is for this process alone, which ends the helper when it likes.
         self._process = subprocess.Popen(
-            [program(), "serve", "--until-input-ends", "--json", "--", volume],
+            [program(), "serve", "--socket", "--until-input-ends", "--json", "--", volume],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
