@@ -5,6 +5,7 @@
 //! before it is asked for more.
 
 use crate::lent::Lent;
+use crate::process::PerProcess;
 use crate::protocol::{
     INVITATION_BYTES_MAX, Invitation, PACKET_BYTES_MAX, Part, Reference, Reply, Request, VERSION, ZEROS,
 };
@@ -80,10 +81,14 @@ pub(crate) fn open(file: BorrowedFd<'_>) -> Option<(Arc<Daemon>, u32)> {
     if let Reply::Opened { file } = reply { Some((daemon, file)) } else { None }
 }
 
+/// Connections of this process, by the names of the daemons' sockets.
+type Connections = Vec<(Vec<u8>, Weak<Daemon>)>;
+
 /// The connection to the daemon whose socket is called so.
 fn named(socket: &[u8]) -> Option<Arc<Daemon>> {
-    static ALL: Mutex<Vec<(Vec<u8>, Weak<Daemon>)>> = Mutex::new(Vec::new());
-    let mut all = locked(&ALL);
+    // A child that was forked has connections of its own.
+    static ALL: PerProcess<Mutex<Connections>> = PerProcess::new();
+    let mut all = locked(ALL.get());
     all.retain(|(_, daemon)| daemon.upgrade().is_some_and(|daemon| daemon.is_usable()));
     if let Some(known) = all.iter().find(|(other, _)| *other == socket).and_then(|(_, daemon)| daemon.upgrade()) {
         return Some(known);
@@ -130,6 +135,10 @@ impl Daemon {
 
     /// Up to `len` bytes of `file` from `offset` on.
     pub(crate) fn read(self: &Arc<Daemon>, file: u32, offset: u64, len: usize) -> Result<Rope, Failure> {
+        // First: in a child that was forked, a thread that only the parent has may hold the lock.
+        if !self.is_usable() {
+            return Err(Failure::Lost);
+        }
         let request = Request::Read { file, offset, len: u32::try_from(len).unwrap_or(u32::MAX) };
         let mut arenas = locked(&self.arenas);
         self.forget_idle(&mut arenas).map_err(|_| self.lose())?;

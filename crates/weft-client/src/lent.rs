@@ -9,6 +9,7 @@
 //! not to do so as long as the bytes are lent. An arena is found as long as it is mapped, and not
 //! longer.
 
+use crate::process::PerProcess;
 use memmap2::{MmapOptions, MmapRaw};
 use std::collections::BTreeMap;
 use std::io;
@@ -121,11 +122,13 @@ pub fn find(bytes: &[u8]) -> Option<(Arc<Lent>, usize)> {
 /// The length, and the arena as long as it is mapped.
 type Registry = BTreeMap<usize, (usize, Weak<Lent>)>;
 
-/// By where they begin. No arena is dropped while this is held: that takes it too.
+/// By where they begin. No arena is dropped while this is held: that takes it too. A child process
+/// that was forked knows no arena of its parent: its parent gives them back, so the child sends
+/// copies on.
 fn registry() -> MutexGuard<'static, Registry> {
-    static REGISTRY: Mutex<Registry> = Mutex::new(BTreeMap::new());
+    static REGISTRY: PerProcess<Mutex<Registry>> = PerProcess::new();
     // Whoever panicked meanwhile left entries that tell the truth.
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    REGISTRY.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The length of `file`, if it keeps that and nobody but its maker can write to it.

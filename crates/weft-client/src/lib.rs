@@ -44,6 +44,8 @@ mod file;
 #[cfg(not(loom))]
 pub mod lent;
 #[cfg(not(loom))]
+mod process;
+#[cfg(not(loom))]
 pub mod protocol;
 #[cfg(not(loom))]
 pub mod socket;

@@ -25,6 +25,11 @@ pub(crate) fn closed(what: &str) -> PyErr {
     PyValueError::new_err(format!("I/O operation on closed {what}"))
 }
 
+/// Returns the exception for a call that waited on something when it was closed.
+pub(crate) fn closed_meanwhile(what: &str) -> PyErr {
+    PyValueError::new_err(format!("I/O operation on closed {what}: it was closed while the call waited"))
+}
+
 /// Runs the handlers of signals that came. One that raises ends the wait.
 pub(crate) fn handle_signals() -> io::Result<()> {
     Python::attach(|py| py.check_signals()).map_err(|raised| io::Error::new(io::ErrorKind::Interrupted, raised))

@@ -2,13 +2,18 @@
 
 use crate::block::Block;
 use crate::error::{about, closed, exception};
+use crate::number::{optional, saturated};
 use crate::rope::Rope;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_block::{Rope as Bytes, Slice};
 use weft_client::File as Client;
@@ -23,11 +28,17 @@ const COPIED_BYTES_MIN: u64 = 64 << 10;
 /// Longest item that blocks are multiples of.
 const ITEM_BYTES_MAX: usize = 1 << 20;
 
+/// Largest offset of a byte in a file, as off_t has it.
+const OFFSET_MAX: u64 = i64::MAX.cast_unsigned();
+
 /// A file, open for reading: `File(path)`, or `open(path)`.
 ///
 /// A file of a mounted volume is read in place: `read` and `blocks` give memory that the daemon
-/// shares. Any other file is read as usual. Any thread may use a file, several at a time, and other
-/// threads of the interpreter run meanwhile. What was read stays when the file is closed.
+/// shares. Any other regular file is read as usual. Opening a directory raises IsADirectoryError; a
+/// FIFO, a socket or a device raises OSError (EINVAL).
+///
+/// Any thread may use a file, several at a time, and other threads of the interpreter run
+/// meanwhile. What was read stays when the file is closed.
 #[pyclass(frozen, module = "weftfs_native")]
 pub(crate) struct File {
     name: PathBuf,
@@ -51,7 +62,7 @@ impl File {
     #[pyo3(signature = (path, /))]
     fn new(py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<File> {
         let name = path_of(path)?;
-        let file = py.detach(|| Client::open(&name)).map_err(about(name.clone().into_os_string()))?;
+        let file = py.detach(|| open(&name)).map_err(about(name.clone().into_os_string()))?;
         Ok(File { name, file: Mutex::new(Some(Arc::new(file))) })
     }
 
@@ -82,12 +93,20 @@ impl File {
         locked(&self.file).is_none()
     }
 
-    /// Return the bytes from `offset` on, at most `length`: to the end if that is None or negative.
+    /// Return the bytes from `offset` on, at most `length`: to the end if that is None or -1.
+    ///
+    /// There are none beyond the end of the file. Raise ValueError if `offset` is negative, or
+    /// `length` less than -1.
     ///
     /// A program may hold a quarter of the memory that a daemon shares; more is copied. Use
     /// `blocks` to go through a file that is longer.
     #[pyo3(signature = (offset = 0, length = None))]
-    fn read(&self, py: Python<'_>, offset: i64, length: Option<i64>) -> PyResult<Rope> {
+    fn read(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = saturated)] offset: i64,
+        #[pyo3(from_py_with = optional)] length: Option<i64>,
+    ) -> PyResult<Rope> {
         let mut part = Part::new(self.client()?, offset, length)?;
         let mut all = Bytes::new();
         while let Some(some) = part.next(py)? {
@@ -103,10 +122,15 @@ impl File {
     /// array: an item that begins in one block of the volume and ends in another one is copied.
     /// Only the last block is shorter, if the file ends within an item.
     #[pyo3(signature = (offset = 0, length = None, itemsize = 1))]
-    fn blocks(&self, offset: i64, length: Option<i64>, itemsize: i64) -> PyResult<Blocks> {
+    fn blocks(
+        &self,
+        #[pyo3(from_py_with = saturated)] offset: i64,
+        #[pyo3(from_py_with = optional)] length: Option<i64>,
+        #[pyo3(from_py_with = saturated)] itemsize: i64,
+    ) -> PyResult<Blocks> {
         let item_bytes = usize::try_from(itemsize).ok().filter(|bytes| (1..=ITEM_BYTES_MAX).contains(bytes));
         let Some(item_bytes) = item_bytes else {
-            return Err(PyValueError::new_err(format!("itemsize {itemsize} is not from 1 to {ITEM_BYTES_MAX}")));
+            return Err(PyValueError::new_err(format!("itemsize must be from 1 to {ITEM_BYTES_MAX}")));
         };
         let part = Part::new(self.client()?, offset, length)?;
         Ok(Blocks(Mutex::new(Items { part, item_bytes, ready: VecDeque::new() })))
@@ -213,13 +237,19 @@ struct Part {
 }
 
 impl Part {
-    /// The range of `file` from `offset` on, as Python tells lengths: none, or a negative one, is
-    /// all that there is.
+    /// Returns the range of `file` from `offset` on. As in `read` of Python's files, the length -1
+    /// means the same as none: to the end.
     fn new(file: Arc<Client>, offset: i64, length: Option<i64>) -> PyResult<Part> {
         let Ok(offset) = u64::try_from(offset) else {
-            return Err(PyValueError::new_err(format!("negative offset {offset}")));
+            return Err(PyValueError::new_err("offset must not be negative"));
         };
-        Ok(Part { file, offset, left: length.and_then(|length| u64::try_from(length).ok()) })
+        let left = match length {
+            None | Some(-1) => None,
+            Some(length) => Some(u64::try_from(length).map_err(|_| {
+                PyValueError::new_err("length must not be negative; None or -1 reads to the end of the file")
+            })?),
+        };
+        Ok(Part { file, offset, left })
     }
 
     /// The bytes that come next; none at the end.
@@ -231,8 +261,9 @@ impl Part {
         Ok(if rope.is_empty() { None } else { Some(rope) })
     }
 
-    fn read(&self) -> std::io::Result<Bytes> {
-        let left = self.left.unwrap_or(u64::MAX);
+    fn read(&self) -> io::Result<Bytes> {
+        // The system has no offsets beyond OFFSET_MAX.
+        let left = self.left.unwrap_or(u64::MAX).min(OFFSET_MAX.saturating_sub(self.offset));
         let most = if self.file.is_shared() {
             SHARED_BYTES
         } else {
@@ -245,7 +276,31 @@ impl Part {
     }
 }
 
-fn size_of(file: &Client) -> std::io::Result<u64> {
+/// Opens the regular file at `path`.
+fn open(path: &Path) -> io::Result<Client> {
+    // Opening a FIFO waits for a writer, and opening a device may do something.
+    check_regular(&std::fs::metadata(path)?)?;
+    let file = std::fs::File::open(path)?;
+    // Another process may have replaced the file meanwhile.
+    check_regular(&file.metadata()?)?;
+    Ok(Client::of(file))
+}
+
+/// An error unless `metadata` is that of a regular file: only these have an end, and bytes at
+/// offsets.
+fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    let kind = metadata.file_type();
+    let name = match kind {
+        _ if kind.is_file() => return Ok(()),
+        _ if kind.is_dir() => return Err(io::Error::from_raw_os_error(libc::EISDIR)),
+        _ if kind.is_fifo() => "FIFO",
+        _ if kind.is_socket() => "socket",
+        _ => "device",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not a regular file but a {name}")))
+}
+
+fn size_of(file: &Client) -> io::Result<u64> {
     // A size is never negative.
     Ok(rustix::fs::fstat(file)?.st_size.cast_unsigned())
 }
@@ -253,5 +308,7 @@ fn size_of(file: &Client) -> std::io::Result<u64> {
 /// The path that `path` is: a text, bytes, or an object that stands for a path.
 fn path_of(path: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
     let path = path.py().import("os")?.call_method1("fsdecode", (path,))?;
-    path.extract()
+    let path: PathBuf = path.extract()?;
+    // As Python's own open() says it.
+    if path.as_os_str().as_bytes().contains(&0) { Err(PyValueError::new_err("embedded null byte")) } else { Ok(path) }
 }

@@ -10,6 +10,7 @@ mod block;
 mod channel;
 mod error;
 mod file;
+mod number;
 mod process;
 mod raw;
 mod rope;

@@ -18,8 +18,8 @@ impl<T> Own<T> {
         Own { value: Some(value), process: std::process::id() }
     }
 
-    /// The value, to be read only: copies of memory are as good as the memory. None after
-    /// [`Own::take`].
+    /// The value, to be read only. None after [`Own::take`]. A child process that was forked reads
+    /// the same memory, as long as its parent keeps the original.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.as_ref()
     }

@@ -5,6 +5,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use rustix::net::Shutdown;
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -69,4 +70,12 @@ pub(crate) fn copy_descriptor(number: c_int) -> io::Result<OwnedFd> {
 pub(crate) fn close_descriptor(number: c_int) {
     // SAFETY: it is open, as a copy could be made of it, and the caller gave it up.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
+}
+
+/// Shuts down the socket `number` of a channel's end. Threads that wait for it wake up.
+pub(crate) fn shut_down(number: c_int) {
+    // SAFETY: its owner keeps it open meanwhile.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    // It fails only if the other end is gone, and then no thread waits.
+    let _ = rustix::net::shutdown(socket, Shutdown::Both);
 }

@@ -1,6 +1,7 @@
 //! Ropes.
 
 use crate::block::Block;
+use crate::number::saturated;
 use crate::process::Own;
 use crate::raw;
 use pyo3::basic::CompareOp;
@@ -116,9 +117,10 @@ impl Rope {
         if let Ok(slice) = index.cast::<PySlice>() {
             return Ok(Bound::new(py, self.cut(slice)?)?.into_any());
         }
-        let Ok(index) = index.extract::<isize>() else {
+        let Ok(index) = saturated(index) else {
             return Err(PyTypeError::new_err("ropes are indexed by integers and slices"));
         };
+        let index = isize::try_from(index).unwrap_or(isize::MAX);
         let at = if index < 0 { self.len().checked_add_signed(index) } else { usize::try_from(index).ok() };
         let byte = at.and_then(|at| byte_at(self.0.get()?, at));
         let byte = byte.ok_or_else(|| PyIndexError::new_err("rope index out of range"))?;

@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.context import BaseContext
 from pathlib import Path
 from types import FrameType
@@ -158,12 +160,10 @@ def test_what_is_no_end_is_refused() -> None:
                     kind(number)
                 assert refused.value.errno in (errno.EINVAL, errno.EBADMSG, errno.ENOTSOCK)
                 os.fstat(number)
-    for number in [-1, 1000]:
+    for number in [-1, 1000, 1 << 40, -(1 << 80)]:
         with pytest.raises(OSError) as bad:
             Sender(number)
         assert bad.value.errno == errno.EBADF
-    with pytest.raises((OverflowError, TypeError)):
-        Sender(1 << 40)
     sender, receiver = channel()
     with pytest.raises(OSError, match="receiving end"):
         Sender(receiver.fileno())
@@ -234,6 +234,256 @@ def test_a_child_forked_while_a_thread_waits_does_not_wait_for_it() -> None:
     sender.send(b"second")
     waiting.join(60)
     assert [bytes(rope or b"") for rope in got] == [b"second"]
+
+
+class Waiting:
+    """A thread in a call that waits for the other end of a channel."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self.error: Exception | None = None
+        self.result: object = None
+        self.thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self.thread.start()
+        # Enough for it to wait, if not: the tests hold either way.
+        time.sleep(0.2)
+
+    def _run(self, call: Callable[[], object]) -> None:
+        try:
+            self.result = call()
+        except Exception as error:
+            self.error = error
+
+    def join(self) -> None:
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+def _waits_for(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("kind", ["receiver", "sender"])
+def test_a_child_forked_while_the_first_use_waits_is_refused(kind: str) -> None:
+    sender, receiver = channel()
+    end = sender if kind == "sender" else receiver
+    # More than may be under way.
+    use = (lambda: sender.send(bytes(8 * MIB))) if kind == "sender" else receiver.recv
+    waiting = Waiting(use)
+    child = os.fork()
+    if child == 0:
+        # The default action, which ends a child that waits for a lock.
+        signal.alarm(20)
+        right = True
+        for refused in [use, end.__reduce__]:
+            try:
+                refused()
+                right = False
+            except OSError as error:
+                right &= error.errno == errno.EINVAL and f"belongs to process {os.getppid()}," in str(error)
+        end.close()
+        os._exit(0 if right and end.closed else 1)
+    assert _waits_for(child) == 0
+    # The channel goes on in the parent.
+    if kind == "sender":
+        assert len(receiver.recv() or b"") == 8 * MIB
+    else:
+        sender.send(b"late")
+    waiting.join()
+    assert waiting.error is None
+
+
+def _fails_at_once(receiver: Receiver) -> None:
+    signal.alarm(20)
+    with pytest.raises(OSError, match="belongs to process"):
+        receiver.recv()
+
+
+def test_a_process_of_multiprocessing_is_refused_an_end_that_a_thread_waits_at() -> None:
+    sender, receiver = channel()
+    waiting = Waiting(receiver.recv)
+    child = multiprocessing.get_context("fork").Process(target=_fails_at_once, args=(receiver,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    sender.send(b"late")
+    waiting.join()
+    assert waiting.error is None
+
+
+def test_an_end_that_a_child_used_first_is_refused_to_the_parent_and_closed() -> None:
+    sender, receiver = channel()
+    child = os.fork()
+    if child == 0:
+        sender.send(b"from the child")
+        os._exit(0)
+    assert _waits_for(child) == 0
+    with pytest.raises(OSError, match="used as one already") as refused:
+        sender.send(b"x")
+    assert refused.value.errno == errno.EINVAL and sender.closed
+    assert bytes(receiver.recv() or b"") == b"from the child"
+
+
+def test_a_child_with_a_channel_of_its_own_takes_nothing_from_that_of_its_parent() -> None:
+    sender, receiver = channel()
+    for _ in range(300):
+        sender.send(bytes(MIB))
+        rope = receiver.recv()
+        # Given back, but not taken back yet.
+        del rope
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            ours, theirs = channel()
+            ours.send(b"x")
+            os._exit(0 if bytes(theirs.recv() or b"") == b"x" else 1)
+        assert _waits_for(child) == 0
+    sender.finish()
+    assert receiver.recv() is None
+
+
+def test_a_rope_of_its_parent_that_a_child_sends_on_stays_as_it_was() -> None:
+    (sender, receiver), (forward, forwarded) = channel(), channel()
+    content = os.urandom(MIB)
+    sender.send(content)
+    rope = receiver.recv()
+    child = os.fork()
+    if child == 0:
+        assert rope is not None
+        with forward:
+            forward.send(rope)
+        os._exit(0)
+    forward.close()
+    assert _waits_for(child) == 0
+    got = forwarded.recv()
+    # The first sender may use the memory again.
+    del rope
+    for _ in range(60):
+        sender.send(bytes(MIB))
+        receiver.recv()
+    assert got is not None and bytes(got) == content
+
+
+CLOSED_MEANWHILE = "closed channel: it was closed while the call waited"
+
+
+def test_closing_a_receiver_ends_the_wait_of_another_thread() -> None:
+    for used in [False, True]:
+        sender, receiver = channel()
+        if used:
+            sender.send(b"first")
+            assert receiver.recv() is not None
+        waiting, next_in_line = Waiting(receiver.recv), Waiting(receiver.recv)
+        began = time.monotonic()
+        receiver.close()
+        assert time.monotonic() - began < 5 and receiver.closed
+        waiting.join()
+        next_in_line.join()
+        errors = [waiting.error, next_in_line.error]
+        assert all(isinstance(error, ValueError) for error in errors)
+        assert any(CLOSED_MEANWHILE in str(error) for error in errors)
+        with pytest.raises(BrokenPipeError):
+            for _ in range(100):
+                sender.send(bytes(MIB))
+
+
+def test_closing_a_sender_ends_the_wait_of_another_thread() -> None:
+    sender, receiver = channel()
+    sender.send(b"before")
+    waiting = Waiting(lambda: sender.send(bytes(8 * MIB)))
+    sender.close()
+    waiting.join()
+    assert isinstance(waiting.error, ValueError) and CLOSED_MEANWHILE in str(waiting.error)
+    assert bytes(receiver.recv() or b"") == b"before"
+    with pytest.raises(ConnectionResetError):
+        while receiver.recv() is not None:
+            pass
+
+
+def test_many_threads_close_an_end_that_others_use() -> None:
+    for _ in range(50):
+        sender, receiver = channel()
+        sending = threading.Thread(target=_send_until_refused, args=(sender,))
+        receiving = threading.Thread(target=_receive_until_refused, args=(receiver,))
+        ends: list[Sender | Receiver] = [sender, receiver, sender, receiver]
+        closing = [threading.Thread(target=end.close) for end in ends]
+        for thread in [sending, receiving, *closing]:
+            thread.start()
+        for thread in [sending, receiving, *closing]:
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+def _send_until_refused(sender: Sender) -> None:
+    try:
+        while True:
+            sender.send(bytes(MIB))
+    except (ValueError, BrokenPipeError):
+        pass
+
+
+def _receive_until_refused(receiver: Receiver) -> None:
+    try:
+        while True:
+            receiver.recv()
+    except (ValueError, ConnectionResetError):
+        pass
+
+
+def test_a_sender_that_is_closed_is_gone_even_if_a_child_has_a_copy() -> None:
+    sender, receiver = channel()
+    sender.send(b"before")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0)
+    sender.close()
+    assert bytes(receiver.recv() or b"") == b"before"
+    waiting = Waiting(receiver.recv)
+    waiting.thread.join(20)
+    error = waiting.error
+    os.close(writer)
+    os.close(reader)
+    assert _waits_for(child) == 0
+    assert isinstance(error, ConnectionResetError)
+
+
+@contextmanager
+def _alarms(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Has `handler` called again and again, should the first signal come before the wait."""
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_the_handler_of_a_signal_may_close_the_end_that_is_waited_at() -> None:
+    sender, receiver = channel()
+    with _alarms(lambda number, frame: receiver.close()), pytest.raises(ValueError, match="closed channel"):
+        receiver.recv()
+    assert not sender.closed
+
+
+def test_a_use_by_the_handler_of_a_signal_is_refused_while_its_thread_waits() -> None:
+    sender, receiver = channel()
+    with _alarms(lambda number, frame: receiver.recv()), pytest.raises(RuntimeError, match="reentrant"):
+        receiver.recv()
+    sender.send(b"after")
+    assert bytes(receiver.recv() or b"") == b"after"
+
+
+def test_a_signal_ends_the_wait_for_another_thread() -> None:
+    sender, receiver = channel()
+    waiting = Waiting(receiver.recv)
+    with _alarms(_stop), pytest.raises(Stop):
+        receiver.recv()
+    sender.send(b"after")
+    waiting.join()
+    assert waiting.error is None
 
 
 def test_a_sender_whose_receiver_keeps_everything_is_told() -> None:

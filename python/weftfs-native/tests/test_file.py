@@ -5,6 +5,8 @@ import errno
 import gc
 import os
 import random
+import signal
+import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -63,10 +65,30 @@ def test_any_part_is_what_python_reads_there(either: Path) -> None:
         for everything in [None, -1]:
             assert bytes(file.read(17, everything)) == CONTENT[17:]
             assert b"".join(file.blocks(17, everything)) == CONTENT[17:]
-        with pytest.raises(ValueError, match="negative offset"):
-            file.read(-1)
-        with pytest.raises(ValueError, match="negative offset"):
-            file.blocks(-1)
+
+
+def test_offsets_and_lengths_have_no_bounds_but_those_of_the_file(either: Path) -> None:
+    with weftfs_native.open(either) as file:
+        for length in [len(CONTENT), (1 << 63) - 1, 1 << 63, 1 << 100]:
+            assert bytes(file.read(17, length)) == CONTENT[17:]
+            assert b"".join(file.blocks(17, length)) == CONTENT[17:]
+        for offset in [len(CONTENT), 1 << 62, (1 << 63) - 1, 1 << 63, 1 << 64, 1 << 100]:
+            for rest in [None, -1, 0, 1, 1 << 62, 1 << 100]:
+                assert len(file.read(offset, rest)) == 0
+                assert list(file.blocks(offset, rest)) == []
+        reads: list[Callable[[int, int], object]] = [file.read, file.blocks]
+        for read in reads:
+            for negative in [-1, -(1 << 100)]:
+                with pytest.raises(ValueError, match="offset must not be negative"):
+                    read(negative, 1)
+            for negative in [-2, -(1 << 63), -(1 << 100)]:
+                with pytest.raises(ValueError, match="length must not be negative; None or -1 reads to the end"):
+                    read(0, negative)
+            with pytest.raises(TypeError, match="offset"):
+                read(0.5, 1)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="length"):
+                read(0, "1")  # type: ignore[arg-type]
+        assert bytes(file.read(*numpy.array([17, 3]))) == CONTENT[17:20]
 
 
 def test_blocks_hold_whole_items(place: Path) -> None:
@@ -83,7 +105,7 @@ def test_blocks_hold_whole_items(place: Path) -> None:
             blocks = list(native.blocks(5, itemsize=itemsize))
             assert b"".join(blocks) == content[5:]
             assert all(len(block) % itemsize == 0 for block in blocks[:-1])
-        for itemsize in [0, -1, 1 << 30]:
+        for itemsize in [0, -1, 1 << 30, 1 << 100]:
             with pytest.raises(ValueError, match="itemsize"):
                 native.blocks(itemsize=itemsize)
 
@@ -185,9 +207,32 @@ def test_errors_have_a_number_and_a_name(place: Path) -> None:
     assert raised.value.errno == errno.ENOENT
     assert raised.value.filename == str(place / "nothing")
     assert str(raised.value) == f"[Errno 2] No such file or directory: '{place}/nothing'"
-    with weftfs_native.open(place) as directory, pytest.raises(IsADirectoryError) as raised_by_directory:
-        directory.read()
-    assert raised_by_directory.value.errno == errno.EISDIR
+    with pytest.raises(NotADirectoryError):
+        (place / "file").write_bytes(b"x")
+        weftfs_native.open(place / "file" / "below")
+    with pytest.raises(ValueError, match="embedded null byte"):
+        weftfs_native.open("a\0b")
+
+
+def test_only_regular_files_are_opened_and_others_are_refused_at_once(place: Path, tmp_path: Path) -> None:
+    for directory in [place, tmp_path]:
+        with pytest.raises(IsADirectoryError) as refused:
+            weftfs_native.open(directory)
+        assert refused.value.errno == errno.EISDIR and refused.value.filename == str(directory)
+        assert str(refused.value) == f"[Errno 21] Is a directory: '{directory}'"
+        # No process writes to it: Python's open() would wait.
+        os.mkfifo(directory / "fifo")
+        (directory / "link").symlink_to("fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = os.path.relpath(tmp_path / "socket")
+        listener.bind(address if len(address) < 100 else f"/proc/self/fd/{os.open(tmp_path, os.O_PATH)}/socket")
+        others = [(directory / name, "FIFO") for directory in [place, tmp_path] for name in ["fifo", "link"]]
+        others += [(tmp_path / "socket", "socket"), (Path("/dev/zero"), "device")]
+        for path, kind in others:
+            with pytest.raises(OSError) as odd:
+                weftfs_native.open(path)
+            assert odd.value.errno == errno.EINVAL and odd.value.filename == str(path)
+            assert odd.value.strerror == f"not a regular file but a {kind}"
 
 
 def test_a_closed_file_says_so(path: Path) -> None:
@@ -232,3 +277,33 @@ def test_a_forked_child_reads_on(path: Path) -> None:
             os._exit(0 if right else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert bytes(rope) == CONTENT[: 1 << 20] and bytes(file.read()) == CONTENT
+
+
+def test_a_child_forked_while_a_thread_reads_does_not_wait_for_it(path: Path) -> None:
+    (path.parent / "other").write_bytes(CONTENT)
+    with weftfs_native.open(path) as file:
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                file.read(0, 4096)
+                weftfs_native.open(path.parent / "other").read(0, 4096)
+
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(50):
+                child = os.fork()
+                if child == 0:
+                    # The default action, which ends a child that waits for a lock.
+                    signal.alarm(20)
+                    right = bytes(file.read(0, 4096)) == CONTENT[:4096]
+                    with weftfs_native.open(path.parent / "other") as other:
+                        right &= bytes(other.read(0, 4096)) == CONTENT[:4096]
+                    os._exit(0 if right else 1)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()

@@ -10,6 +10,7 @@
 use super::control::Control;
 use super::ring::Ring;
 use super::socket;
+use crate::process::PerProcess;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -178,9 +179,10 @@ struct All {
     left: Vec<Shared>,
 }
 
+/// A child process that was forked has none of it: what came back is the parent's to take.
 fn all() -> MutexGuard<'static, All> {
-    static ALL: Mutex<All> = Mutex::new(All { living: Vec::new(), left: Vec::new() });
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    static ALL: PerProcess<Mutex<All>> = PerProcess::new();
+    ALL.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Creates the state of a new sender, which has lent nothing yet.
