@@ -323,8 +323,8 @@ pub enum Command {
     ///
     /// Given a volume, it prints the line of that one alone. Each daemon is asked over its control
     /// socket, and waited for two seconds at most. Exit code 0: all answered. 1: one did not, or a
-    /// mount has lost its daemon, or the control sockets cannot be looked at. A user without a
-    /// place for control sockets is told the mounts alone.
+    /// mount has lost its daemon, the control sockets cannot be looked at, or there is no such
+    /// volume. A user without a place for control sockets is told the mounts alone.
     #[command(after_long_help = examples::STATUS)]
     Status(Status),
     /// Tell what files and variables of configuration say, and where each value is from

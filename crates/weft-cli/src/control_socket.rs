@@ -82,6 +82,21 @@ impl ControlSocket {
         self.0.control.as_ref().err().map(String::as_str)
     }
 
+    /// Does `unused` once no program has a session with this daemon; at once if there is no socket.
+    pub fn end_when_unused(&self, unused: impl FnOnce() + Send + 'static) {
+        match &self.0.control {
+            Ok(server) => server.end_when_unused(unused),
+            Err(_) => unused(),
+        }
+    }
+
+    /// Tells programs that have a session, after [`ControlSocket::stop`], how the volume was left.
+    pub fn end(&self, left: &Result<()>) {
+        if let Ok(server) = &self.0.control {
+            server.end(left.as_ref().err().map(|error| format!("{error:#}")).as_deref());
+        }
+    }
+
     /// Removes it, and tells no more metrics.
     pub fn stop(&self) {
         if let Ok(server) = &self.0.control {

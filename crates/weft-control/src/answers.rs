@@ -10,6 +10,7 @@ use crate::hexadecimal::hex;
 use crate::metrics::{self, Scraped};
 use crate::operations::operations_value;
 use crate::restoring::{report_value, restore_request};
+use crate::sessions::{Sessions, session};
 use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Extension, Path, RawQuery, Request, State};
@@ -112,7 +113,13 @@ impl Answers {
             committing: Arc::new(Semaphore::new(1)),
             working: Arc::new(Semaphore::new(WORKING_MAX)),
             files: files::Counted::default(),
+            sessions: Sessions::new(),
         }))
+    }
+
+    /// The sessions of programs with it.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.0.sessions
     }
 
     /// Returns the daemon.
@@ -132,6 +139,7 @@ pub(crate) struct Shared {
     pub(crate) working: Arc<Semaphore>,
     /// Requests that were about files.
     pub(crate) files: files::Counted,
+    pub(crate) sessions: Sessions,
 }
 
 /// Requests that anybody may make who reaches the daemon: none names a file or changes anything.
@@ -169,6 +177,11 @@ pub(crate) fn router(answers: &Answers) -> Router {
         .route("/history/include", post(include_in_history))
         .layer(from_fn(refuse_bodies))
         .merge(files::router(&answers.0))
+        .route("/session", post(session))
+        .fallback(async || text(StatusCode::NOT_FOUND, "there is no such request"))
+        .method_not_allowed_fallback(async || {
+            text(StatusCode::METHOD_NOT_ALLOWED, "this request is made by the other of GET and POST")
+        })
         .with_state(answers.0.clone())
 }
 
@@ -180,7 +193,7 @@ pub(crate) async fn refuse_bodies(request: Request, next: Next) -> Response {
     text(StatusCode::PAYLOAD_TOO_LARGE, "a request has no body here")
 }
 
-fn text(code: StatusCode, line: &str) -> Response {
+pub(crate) fn text(code: StatusCode, line: &str) -> Response {
     let line = format!("{}\n", printable(line));
     (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], Body::from(line)).into_response()
 }
@@ -317,6 +330,7 @@ impl Shared {
             "bytes_used": volume.bytes_used,
             "inodes_used": volume.inodes_used,
             "dirty_bytes": volume.dirty_bytes,
+            "sessions": self.sessions.count(),
             "log_is_full": log_is_full,
             "messages": messages,
         }))

@@ -2,9 +2,9 @@
 //! and removed by requests at the control socket.
 //!
 //! A request is one of HTTP/1.1, named by its target; its query says of what it is. Paths begin at
-//! the root of the volume and are hexadecimal in a query, as they are any bytes; `id` names an
-//! inode as an answer before has told it. An answer is JSON, or the bytes of a file. A request that
-//! fails is answered with `{"errno": NUMBER, "error": TEXT}`.
+//! the root of the volume, or where `at` or `in` says, and are hexadecimal in a query, as they are
+//! any bytes; `id` names an inode as an answer before has told it. An answer is JSON, or the bytes
+//! of a file. A request that fails is answered with `{"errno": NUMBER, "error": TEXT}`.
 //!
 //! Each is made with the rights of the user who connects, checked as for a client of NFS: nothing
 //! is open between two requests, so a file that was removed is gone for its readers, too
@@ -15,6 +15,7 @@ mod changes;
 mod content;
 mod path;
 mod query;
+mod refusal;
 mod told;
 
 use crate::answers::{Shared, refuse_bodies, unserved};
@@ -26,14 +27,17 @@ use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
+use path::TOPS;
 use query::Query;
+use refusal::{Refusal, refused};
 use serde::Serialize;
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
-use told::{Attributed, Listed, failed, json_of, refused};
-use weft_vfs::{Cookie, Credentials, FileId, Latency, LatencyHistogram, User, Vfs};
+use told::{Attributed, Listed, json_of};
+use weft_vfs::{CommitNo, Cookie, Credentials, Latency, LatencyHistogram, User, Vfs};
 
 /// Threads that work on files at once.
 pub(crate) const WORKING_MAX: usize = 4;
@@ -45,8 +49,21 @@ const STEP_MAX: Duration = Duration::from_secs(60);
 const ENTRIES_MAX: usize = 4096;
 
 /// Operations, as they are counted: the last names of their targets.
-const OPERATIONS: [&str; 10] =
-    ["attributes", "entries", "content", "create", "make-directory", "set", "remove", "rename", "copy", "write"];
+const OPERATIONS: [&str; 13] = [
+    "attributes",
+    "entries",
+    "moment",
+    "content",
+    "create",
+    "replace",
+    "make-directory",
+    "symlink",
+    "set",
+    "remove",
+    "rename",
+    "copy",
+    "write",
+];
 
 /// Time that requests took until they were answered, by operation.
 #[derive(Default)]
@@ -77,9 +94,12 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/files/attributes", get(attributes))
         .route("/files/entries", get(entries))
+        .route("/files/moment", get(moment))
         .route("/files/content", get(content::read))
         .route("/files/create", post(changes::create))
+        .route("/files/replace", post(changes::replace))
         .route("/files/make-directory", post(changes::make_directory))
+        .route("/files/symlink", post(changes::symlink))
         .route("/files/set", post(changes::set))
         .route("/files/remove", post(changes::remove))
         .route("/files/rename", post(changes::rename))
@@ -117,7 +137,7 @@ impl Asked {
     /// Errors: an answer that says why it is not.
     async fn done<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Volume<'_>) -> weft_vfs::Result<T> + Send + 'static,
+        work: impl FnOnce(&Volume<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Response> {
         let Asked { shared, who } = self.clone();
         let worked = timeout(STEP_MAX, async move {
@@ -127,7 +147,7 @@ impl Asked {
             spawn_blocking(move || (work(&Volume { vfs: &vfs, user: vfs.user(&who) }), permit).0).await.ok()
         });
         match worked.await {
-            Ok(Some(worked)) => worked.map_err(|error| failed(&error)),
+            Ok(Some(worked)) => worked.map_err(|refusal| refusal.answer()),
             Ok(None) => Err(unserved()),
             Err(_) => {
                 let seconds = STEP_MAX.as_secs();
@@ -142,10 +162,13 @@ impl Asked {
     async fn told<T: Serialize + Send + 'static>(
         &self,
         query: Option<String>,
-        names: &[&str],
-        work: impl FnOnce(&Volume<'_>, &Query) -> weft_vfs::Result<T> + Send + 'static,
+        names: &[&[&str]],
+        work: impl FnOnce(&Volume<'_>, &Query) -> Result<T, Refusal> + Send + 'static,
     ) -> Response {
-        let Some(query) = Query::parse(query.as_deref(), names) else { return no_request() };
+        let query = match Query::parse(query.as_deref(), names) {
+            Ok(query) => query,
+            Err(refusal) => return refusal.answer(),
+        };
         let told = self.done(move |volume| work(volume, &query)).await;
         told.map_or_else(|refused| refused, |told| json_of(&told))
     }
@@ -154,26 +177,32 @@ impl Asked {
 /// Tells the attributes of an inode; of a symbolic link itself, if asked to.
 async fn attributes(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let attributed = |volume: &Volume<'_>, query: &Query| {
-        let found = match query.id()? {
+        let found = match query.id("id")? {
             Some(id) => volume.user.attributes(id)?,
-            None if query.has("link") => path::find_itself(volume, &query.bytes("path")?)?,
-            None => path::find(volume, &query.bytes("path")?)?,
+            None if query.has("link") => path::find_itself(volume, query)?,
+            None => path::find(volume, query)?,
         };
-        Attributed::of(volume, &found)
+        Ok(Attributed::of(volume, &found)?)
     };
-    asked.told(query, &["path", "id", "link"], attributed).await
+    asked.told(query, &[&["path", "id", "link"], &TOPS], attributed).await
 }
 
 /// Lists a directory, from the entry on that `after` is the place of.
 async fn entries(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let listed = |volume: &Volume<'_>, query: &Query| {
-        let directory = FileId::from(&path::find(volume, &query.bytes("path")?)?);
+        let directory = path::named(volume, query)?;
         let after = Cookie(query.number("after")?.unwrap_or(0));
-        Listed::of(volume, &volume.user.read_directory_attributes(directory, after, ENTRIES_MAX)?)
+        Ok(Listed::of(volume, &volume.user.read_directory_attributes(directory, after, ENTRIES_MAX)?)?)
     };
-    asked.told(query, &["path", "after"], listed).await
+    asked.told(query, &[&["path", "id", "after"], &TOPS], listed).await
 }
 
-fn no_request() -> Response {
-    refused(StatusCode::BAD_REQUEST, libc::EINVAL, "that is no request")
+/// Tells the commit that a moment stands for.
+async fn moment(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    let found = |volume: &Volume<'_>, query: &Query| {
+        let moment = query.text("at")?.ok_or_else(|| Refusal::senseless("'at' is missing"))?;
+        let (_, CommitNo(commit)) = volume.user.root_at(&moment)?;
+        Ok(json!({ "commit": commit }))
+    };
+    asked.told(query, &[&["at"]], found).await
 }

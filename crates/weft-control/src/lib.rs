@@ -2,9 +2,10 @@
 //! an address at which it tells its metrics and its health, and nothing else.
 //!
 //! `directory` says where sockets lie and who may be trusted there, `server` takes connections,
-//! `answers` reports and acts, `files` gives and takes files of the volume, `metrics` and
-//! `operations` say what is counted, `client` asks. It knows the volume (`weft-vfs`) and no
-//! protocol that serves it: a daemon says what it is ([`Daemon`]).
+//! `answers` reports and acts, `files` gives and takes files of the volume, `sessions` tells
+//! programs and daemons of each other's end, `metrics` and `operations` say what is counted,
+//! `client` asks. It knows the volume (`weft-vfs`) and no protocol that serves it: a daemon says
+//! what it is ([`Daemon`]).
 
 mod answers;
 mod client;
@@ -15,6 +16,7 @@ mod metrics;
 mod operations;
 mod restoring;
 mod server;
+mod sessions;
 
 pub use answers::{Answers, Counters, Daemon, Kind};
 pub use client::{Answer, Method, Unanswered, ask};

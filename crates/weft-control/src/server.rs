@@ -8,6 +8,7 @@ use crate::COMMIT_MAX;
 use crate::answers::{ASKING_MAX, Answers, Asker, open_router, router};
 use crate::directory::{self, DirectoryError};
 use crate::files::WORKING_MAX;
+use crate::sessions::Sessions;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -18,13 +19,14 @@ use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use weft_vfs::Credentials;
 
@@ -45,11 +47,25 @@ const HEADERS_MAX: usize = 32;
 /// Time that a connection may last: as long as its request, its answer and both ways take.
 const CONNECTION_MAX: Duration = COMMIT_MAX.saturating_add(Duration::from_secs(10));
 
+/// Time that requests have that are there when no more are taken.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
 /// Time to wait before connections are accepted again, after that failed.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Bytes of the stack of the serving thread.
 const STACK_BYTES: usize = 512 << 10;
+
+/// True for a connection that lasts as long as its client likes: that of a session.
+#[derive(Clone, Default)]
+pub(crate) struct Lasts(Arc<AtomicBool>);
+
+impl Lasts {
+    /// It is such a connection.
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// The reason that there is no control socket.
 #[derive(Debug)]
@@ -74,6 +90,7 @@ impl std::error::Error for StartError {}
 /// A control socket that is served. It is removed when this is dropped, or stopped.
 pub struct Server {
     path: PathBuf,
+    sessions: Sessions,
     running: Running,
 }
 
@@ -88,15 +105,20 @@ impl Server {
     fn start_in(directory: &Path, answers: &Answers) -> Result<Server, StartError> {
         let daemon = answers.daemon();
         let (listener, path) = directory::listen(directory, &daemon.id, daemon.kind).map_err(StartError::System)?;
-        let router = router(answers);
+        let (router, sessions) = (router(answers), answers.sessions().clone());
+        let lasting = sessions.clone();
         let running = listener.set_nonblocking(true).and_then(|()| {
-            Running::start("weft-control", async move || {
-                let listener = UnixListener::from_std(listener)?;
-                Ok(accept(async || Ok(listener.accept().await?.0), asker, router).await)
-            })
+            Running::start(
+                "weft-control",
+                move || lasting.connections(),
+                async move |places| {
+                    let listener = UnixListener::from_std(listener)?;
+                    Ok(accept(async || Ok(listener.accept().await?.0), asker, router, places).await)
+                },
+            )
         });
         let running = running.inspect_err(|_| drop(std::fs::remove_file(&path))).map_err(StartError::System)?;
-        Ok(Server { path, running })
+        Ok(Server { path, sessions, running })
     }
 
     /// Returns the path of the socket.
@@ -104,10 +126,25 @@ impl Server {
         &self.path
     }
 
-    /// Removes the socket and answers nothing more.
+    /// Does `unused` once no program has a session with the daemon, which takes no more of them
+    /// then.
+    pub fn end_when_unused(&self, unused: impl FnOnce() + Send + 'static) {
+        self.sessions.end_when_unused(unused);
+    }
+
+    /// Removes the socket, and answers nothing more but the requests that are there already, for
+    /// which it waits a little. Sessions go on.
     pub fn stop(&self) {
+        self.sessions.close();
         // First, so that nobody is left waiting there.
         let _ = std::fs::remove_file(&self.path);
+        self.running.drain();
+    }
+
+    /// Tells programs, after [`Server::stop`], that the daemon has ended, and the reason that not
+    /// all is committed, if that is so.
+    pub fn end(&self, failed: Option<&str>) {
+        self.sessions.tell_end(failed);
         self.running.stop();
     }
 }
@@ -129,15 +166,20 @@ impl MetricsServer {
     pub fn start(answers: &Answers, listener: std::net::TcpListener) -> io::Result<MetricsServer> {
         listener.set_nonblocking(true)?;
         let router = open_router(answers);
-        let running = Running::start("weft-metrics", async move || {
-            let listener = TcpListener::from_std(listener)?;
-            Ok(accept(
-                async || Ok(listener.accept().await?.0),
-                |_| Some(Credentials { uid: u32::MAX, gid: u32::MAX, groups: Vec::new() }),
-                router,
-            )
-            .await)
-        });
+        let running = Running::start(
+            "weft-metrics",
+            || 0,
+            async move |places| {
+                let listener = TcpListener::from_std(listener)?;
+                Ok(accept(
+                    async || Ok(listener.accept().await?.0),
+                    |_| Some(Credentials { uid: u32::MAX, gid: u32::MAX, groups: Vec::new() }),
+                    router,
+                    places,
+                )
+                .await)
+            },
+        );
         running.map(MetricsServer)
     }
 
@@ -148,37 +190,77 @@ impl MetricsServer {
 }
 
 /// A thread that serves, until it is stopped or dropped.
-struct Running(Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>);
+struct Running {
+    phase: watch::Sender<Phase>,
+    /// Closed once the connections are answered.
+    drained: Mutex<mpsc::Receiver<Infallible>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The life of such a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// It takes connections.
+    Serving,
+    /// It takes none, and answers those that it has. Sessions go on.
+    Draining,
+    /// It ends.
+    Ending,
+}
 
 impl Running {
-    /// Has a thread of its own do what `serves` says.
+    /// Has a thread of its own do what `serves` says; of its connections as many as `lasting` tells
+    /// last until the end.
     fn start<F: Future<Output = io::Result<Infallible>>>(
         name: &str,
-        serves: impl FnOnce() -> F + Send + 'static,
+        lasting: impl Fn() -> usize + Send + 'static,
+        serves: impl FnOnce(Arc<Semaphore>) -> F + Send + 'static,
     ) -> io::Result<Running> {
         let runtime = runtime(name)?;
-        let (stop, stopped) = oneshot::channel();
+        let (told, mut phase) = watch::channel(Phase::Serving);
+        let (draining, drained) = mpsc::channel();
         let serves = move || {
             runtime.block_on(async {
+                let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
                 tokio::select! {
-                    served = serves() => match served {
+                    served = serves(places.clone()) => match served {
                         Err(error) => tracing::warn!("questions to this daemon are not answered: {error}"),
                     },
-                    _ = stopped => {}
+                    _ = phase.wait_for(|phase| *phase >= Phase::Draining) => {}
                 }
+                answered(&places, lasting()).await;
+                drop(draining);
+                // It fails if nobody is left to tell.
+                let _ = phase.wait_for(|phase| *phase == Phase::Ending).await;
+                answered(&places, 0).await;
             });
             // A commit that does not end is not waited for.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(serves)?;
-        Ok(Running(Mutex::new(Some((stop, thread)))))
+        Ok(Running { phase: told, drained: Mutex::new(drained), thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Takes no more connections, and waits until those that are there are answered.
+    fn drain(&self) {
+        self.go_to(Phase::Draining);
+        // It ends with an error, as nothing is sent.
+        let _ = self.drained.lock().recv();
     }
 
     fn stop(&self) {
-        let Some((stop, thread)) = self.0.lock().take() else { return };
-        // A thread that has ended needs no word, and has nothing to tell.
-        let _ = stop.send(());
-        let _ = thread.join();
+        self.go_to(Phase::Ending);
+        let thread = self.thread.lock().take();
+        // One that has ended has nothing to tell.
+        let _ = thread.map(JoinHandle::join);
+    }
+
+    fn go_to(&self, next: Phase) {
+        self.phase.send_if_modified(|phase| {
+            let is_later = *phase < next;
+            *phase = next.max(*phase);
+            is_later
+        });
     }
 }
 
@@ -186,6 +268,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Waits until all connections but `lasting` of them have been answered: not for long.
+async fn answered(places: &Semaphore, lasting: usize) {
+    let others = CONNECTIONS_MAX.saturating_sub(lasting);
+    let _ = timeout(DRAIN_MAX, places.acquire_many(u32::try_from(others).unwrap_or(u32::MAX))).await;
 }
 
 fn runtime(name: &str) -> io::Result<Runtime> {
@@ -202,8 +290,8 @@ async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     next: impl AsyncFn() -> io::Result<S>,
     asker: impl Fn(&S) -> Option<Credentials>,
     router: Router,
+    places: Arc<Semaphore>,
 ) -> Infallible {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(stream) = next().await else {
             // Too many descriptors: others may be closed.
@@ -214,10 +302,16 @@ async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
         let Some(asker) = asker(&stream) else { continue };
         match places.clone().try_acquire_owned() {
             Ok(place) => {
-                let router = router.clone().layer(Extension(Asker(asker.uid))).layer(Extension(Arc::new(asker)));
+                let lasts = Lasts::default();
+                let router = router.clone().layer(Extension(lasts.clone()));
+                let router = router.layer(Extension(Asker(asker.uid))).layer(Extension(Arc::new(asker)));
                 tokio::spawn(async move {
+                    let answered = answer(stream, router);
+                    tokio::pin!(answered);
                     // One that takes too long, or makes no sense, is closed.
-                    let _ = timeout(CONNECTION_MAX, answer(stream, router)).await;
+                    if timeout(CONNECTION_MAX, &mut answered).await.is_err() && lasts.0.load(Ordering::Relaxed) {
+                        let _ = answered.await;
+                    }
                     drop(place);
                 });
             }

@@ -47,7 +47,7 @@ pub use message::{
 pub use observe::{Change, Observer};
 pub use operations::{COUNTS_BYTES, ListedEntry, Nonce, Nonces, SharedPart, decode as decode_entries};
 pub use options::{AtimePolicy, HISTORY_NAME, Options};
-pub use past::{Lasting, MovingName, PAST_NODE_BYTES, PastInode, PastNode};
+pub use past::{Lasting, MomentError, MovingName, PAST_NODE_BYTES, PastInode, PastNode};
 pub use requester::{Requester, is_requester_killed, request_number, requester, set_requester};
 pub use restore::{
     DeletedName, DeletedNames, Effect, ForgottenRecord, PathEffect, RestoreError, RestoreReport, RestoreRequest,
@@ -56,7 +56,7 @@ pub use restore::{
 pub use secrets::Secret;
 pub use state::State;
 pub use stats::{NfsRefused, NfsStats, Report, Stats, largest, met_damage};
-pub use user::{Changed, IfExists, User};
+pub use user::{Changed, IfExists, User, name_beside};
 pub use volume::{Unapplied, UnappliedList, Vfs};
 pub use weft_store::{CommitNo, Cookie, Generation, HistoryFor, Ino, Kind, Limits, Moment, Name, OpNo, Timestamp};
 pub use weft_tree::{

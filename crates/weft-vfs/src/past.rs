@@ -28,6 +28,7 @@ use views::{View, Views};
 use weft_store::{HistoryFor, Ino, Kind, Name, Store};
 use weft_tree::{Attributes, ErrorKind, Result};
 
+pub use entering::MomentError;
 pub use node::{PAST_NODE_BYTES, PastInode, PastNode};
 
 /// Time for which a protocol may keep what it was told of a node of the past.

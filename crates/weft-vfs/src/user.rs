@@ -7,7 +7,9 @@
 //! ([`CLOSED`]): it always looks the same, and gives nothing. By the handle that others have, such
 //! a user is told nothing at all.
 
+mod append;
 mod past;
+mod replacement;
 
 use crate::asker::{Asker, Asking};
 use crate::observe::Change;
@@ -23,6 +25,8 @@ use weft_tree::{
     Access, Attributes, Caller, Credentials, Data, DirEntry, Error, ErrorKind, FileId, Holds, MakeNode, ROW_BYTES,
     Reach, RenameMode, Result, Rights, SetAttributes, Stop, Writer, is_past,
 };
+
+pub use replacement::name_beside;
 
 /// A user's view of a volume, from [`Vfs::user`].
 #[derive(Clone, Copy)]
@@ -478,6 +482,15 @@ impl User<'_> {
     /// Moves a name, replacing what the target names. As [`Vfs::rename`], `AccessDenied`,
     /// `NotPermitted`; tells of both directories, that it came from and that it went to.
     pub fn rename(&self, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<[Changed<()>; 2]> {
+        self.rename_as(from, to, RenameMode::Replace)
+    }
+
+    /// The same, unless something has the new name: `Exists`.
+    pub fn rename_to_new(&self, from: (FileId, &[u8]), to: (FileId, &[u8])) -> Result<[Changed<()>; 2]> {
+        self.rename_as(from, to, RenameMode::NoReplace)
+    }
+
+    fn rename_as(&self, from: (FileId, &[u8]), to: (FileId, &[u8]), mode: RenameMode) -> Result<[Changed<()>; 2]> {
         if is_past(to.0.ino) {
             return Err(Error::new(ErrorKind::ReadOnly, to.0.ino));
         }
@@ -491,7 +504,7 @@ impl User<'_> {
             let moved = state.tree.existing(source, names.0.as_bytes())?;
             state.permit_moving(self.who, moved, source, target)?;
             let replaced = state.tree.entry(target, names.1.as_bytes())?.map(|entry| entry.ino);
-            state.rename((source, &names.0), (target, &names.1), RenameMode::Replace, time)?;
+            state.rename((source, &names.0), (target, &names.1), mode, time)?;
             Ok((replaced, before, state.look(target)?))
         })?;
         let (replaced, before, after) = changed.value;

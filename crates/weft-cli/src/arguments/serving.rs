@@ -82,9 +82,9 @@ pub struct Serve {
     /// Go to the background once clients can connect
     #[arg(short, long)]
     pub background: bool,
-    /// End once the standard input ends, as it does with the program that started this one
+    /// End once the standard input has ended and no program has a session at the control socket
     #[arg(long, conflicts_with = "background")]
-    pub until_input_ends: bool,
+    pub until_unused: bool,
     /// Say where it is served as one line of JSON: volume, address, control socket, process
     #[arg(long)]
     pub json: bool,

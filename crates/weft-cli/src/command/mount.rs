@@ -243,7 +243,9 @@ fn serve(mounted: Mounted, daemon: &Daemon) -> Result<ExitCode> {
     if let Some(nfs) = &mounted.nfs {
         nfs.stop();
     }
-    mounted.opened.end(&format!("unmounted from {}", mounted.place))?;
+    let left = mounted.opened.end(&format!("unmounted from {}", mounted.place));
+    mounted.control.end(&left);
+    left?;
     served.map(|()| ExitCode::SUCCESS)
 }
 

@@ -54,7 +54,7 @@ struct Serving {
     server: Option<Server>,
     control: ControlSocket,
     log: daemon::Log,
-    until_input_ends: bool,
+    until_unused: bool,
 }
 
 fn start(
@@ -95,7 +95,7 @@ fn start(
                 (false, Some(address)) => announce_exports(arguments, address, &exports),
             }
             say_if_unconfined();
-            Ok(Serving { opened, server, control, log, until_input_ends: arguments.until_input_ends })
+            Ok(Serving { opened, server, control, log, until_unused: arguments.until_unused })
         }
         Err(error) => {
             opened.close()?;
@@ -133,7 +133,7 @@ fn announce_as_json(opened: &Opened, address: Option<SocketAddr>, control: &Cont
 }
 
 impl Serving {
-    /// Serves until a signal comes, or the standard input ends, if that counts.
+    /// Serves until a signal comes, or nobody uses it any more, if that counts.
     fn until_told(self, daemon: &Daemon) -> Result<ExitCode> {
         let supervisor = self.opened.begin(&served(self.server.as_ref().map(Server::address)));
         self.control.say_if_missing();
@@ -142,12 +142,14 @@ impl Serving {
         // Clients keep their caches; connections break.
         self.opened.leave_when_lost(daemon, move || control.stop())?;
         let (tell, told) = sync_channel(1);
-        if self.until_input_ends {
-            let tell = tell.clone();
+        if self.until_unused {
+            let (tell, control) = (tell.clone(), self.control.clone());
             let ends = move || {
                 // What comes there means nothing.
                 let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-                let _ = tell.try_send(());
+                control.end_when_unused(move || {
+                    let _ = tell.try_send(());
+                });
             };
             std::thread::Builder::new().name("weft-input".into()).spawn(ends)?;
         }
@@ -161,8 +163,9 @@ impl Serving {
         if let Some(server) = self.server {
             server.stop();
         }
-        self.opened.end("served no more")?;
-        Ok(ExitCode::SUCCESS)
+        let left = self.opened.end("served no more");
+        self.control.end(&left);
+        left.map(|()| ExitCode::SUCCESS)
     }
 }
 

@@ -11,6 +11,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weft_store::Location;
+use weft_store::sqlite::Layout;
 
 /// Lists the daemons of this user.
 pub fn run(arguments: &Status) -> Result<ExitCode> {
@@ -56,6 +58,10 @@ pub fn run(arguments: &Status) -> Result<ExitCode> {
 /// Tells the use of one volume.
 fn of_volume(volume: &Path, json: bool) -> Result<ExitCode> {
     let used = daemons::using(volume)?;
+    if let (None, Some(path)) = (&used, Location::parse(volume)?.path()) {
+        // A wrong name is no volume that nobody uses.
+        Layout::find(path)?;
+    }
     match (&used, json) {
         (used, true) => outln!("{}", Value::from(used.iter().map(told).collect::<Vec<_>>())),
         (None, false) => outln!("no daemon of this user uses {}", shown::path(volume)),

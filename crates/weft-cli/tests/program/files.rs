@@ -17,7 +17,7 @@ struct Server {
 
 impl Server {
     fn of(place: &Place, volume: &str) -> Server {
-        let mut command = place.command(&["serve", "--socket", "--json", "--until-input-ends", volume]);
+        let mut command = place.command(&["serve", "--socket", "--json", "--until-unused", volume]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -118,6 +118,7 @@ fn programs_use_files_without_a_mount_until_their_input_ends() {
     assert!(place.weft(&["status", "v"]).well().contains("served by its control socket"));
     assert_eq!(server.end().code, 0);
     assert!(place.weft(&["status", "v"]).well().starts_with("no daemon of this user uses"));
+    place.weft(&["status", "nothing"]).failed(&["there is no volume at nothing"]);
     place.weft(&["check", "v"]).well();
     assert_eq!(place.weft(&["cat", "v:d/large"]).well().len(), 10);
 }
@@ -132,6 +133,14 @@ fn requests_that_make_no_sense_change_nothing_and_say_why() {
     let target = |text: &str| text.replace("F", &hex("/f")).replace("ID", &id);
     for (request, errno) in [
         ("GET /files/content", 22),
+        ("GET /files/content?path=F&in=ID&at=2d3168", 22),
+        ("GET /files/attributes?path=2f&in=1.999", 116),
+        ("GET /files/moment?at=2d3168", 2),
+        ("GET /files/moment?at=2d31", 22),
+        ("POST /files/rename?path=F&to=F&exists=no", 22),
+        ("POST /files/replace?path=2f", 21),
+        ("POST /files/set?path=F&uid=x", 22),
+        ("POST /files/write?id=ID&append=&offset=0", 22),
         ("GET /files/content?path=2", 22),
         ("GET /files/content?path=F&other=1", 22),
         ("GET /files/content?path=F&offset=-1", 22),
@@ -140,7 +149,7 @@ fn requests_that_make_no_sense_change_nothing_and_say_why() {
         ("GET /files/attributes?path=2f6e6f6e65", 2),
         ("GET /files/attributes?path=F2f67", 20),
         ("GET /files/entries?path=F", 20),
-        ("POST /files/create?path=2f", 22),
+        ("POST /files/create?path=2f", 21),
         ("POST /files/create?path=F&mode=99", 22),
         ("POST /files/remove?path=F&directory=", 20),
         ("POST /files/rename?path=F&to=2f6e6f6e652f66", 2),
@@ -156,7 +165,19 @@ fn requests_that_make_no_sense_change_nothing_and_say_why() {
     // Only what is written has a body, and not a large one.
     assert_eq!(asked(socket, &target("POST /files/remove?path=F"), b"x").0, 413);
     assert_eq!(refused(socket, &target("POST /files/write?id=ID"), &vec![0; (64 << 20) + 1]), 27);
-    assert_eq!(asked(socket, "GET /files/write?id=ID", b"").0, 405);
+    assert_eq!(refused(socket, &target("POST /files/write?id=ID&append="), &vec![0; (256 << 10) + 1]), 27);
+    for (request, code, word) in [
+        ("GET /files/write?id=ID", 405, "the other of GET and POST"),
+        ("GET /files/nothing", 404, "no such request"),
+        ("GET /files/content?path=F&other=1", 400, "no parameter 'other'"),
+        ("GET /files/content?path=F&offset=-1", 400, "'offset' is no number"),
+        ("GET /files/moment?at=2d31", 400, "is not a time ago"),
+    ] {
+        let (got, answer) = asked(socket, &target(request), b"");
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(got == code && answer.contains(word), "{request}: {got} {answer}");
+    }
+    assert_eq!(asked(socket, &target("GET /files/content?path=F"), b""), (200, b"all".into()));
     let long = format!("GET /files/attributes?path={}", hex(&"/..".repeat(2000)));
     assert_eq!(told(socket, &long, b"")["kind"], "directory");
     assert_eq!(server.end().code, 0);
@@ -192,5 +213,188 @@ fn the_mount_and_the_socket_show_the_same_files() {
         let past = format!("path={}", hex("/.weft/at/then/f"));
         assert_eq!(asked(&socket, &format!("GET /files/content?{past}"), b""), (200, b"other".into()));
         assert_eq!(refused(&socket, &format!("POST /files/set?{past}&size=0"), b""), 30);
+    });
+}
+
+/// Begins a session with the daemon at `socket`.
+fn session(socket: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.write_all(b"POST /session HTTP/1.1\r\nHost: weft\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+    stream
+}
+
+/// Returns the last words of a session.
+fn last_words(mut session: UnixStream) -> Value {
+    let mut said = String::new();
+    let _ = session.read_to_string(&mut said);
+    said.lines().find(|line| line.starts_with('{')).map_or(Value::Null, |line| serde_json::from_str(line).unwrap())
+}
+
+/// Says the end of the request of a session.
+fn leave(mut session: &UnixStream) {
+    session.write_all(b"0\r\n\r\n").unwrap();
+}
+
+#[test]
+fn a_server_lasts_as_long_as_somebody_has_a_session_and_tells_that_all_is_committed() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    let mut server = Server::of(&place, "v");
+    let socket = server.socket.clone();
+    let [first, second, third] = [(); 3].map(|()| session(&socket));
+    // Its input has ended, and it goes on.
+    drop(server.child.stdin.take());
+    assert_eq!(told(&socket, "GET /status", b"")["sessions"], 3);
+    // One ends with its program, without a word.
+    drop(third);
+    leave(&first);
+    assert_eq!(last_words(first)["ended"], false);
+    made(&socket, "/f", b"kept");
+    leave(&second);
+    let words = last_words(second);
+    assert_eq!((&words["ended"], &words["committed"]), (&true.into(), &true.into()), "{words}");
+    assert_eq!(server.end().code, 0);
+    assert_eq!(place.weft(&["cat", "v:f"]).well(), "kept");
+    // One that is stopped or killed.
+    let server = Server::of(&place, "v");
+    let open = session(&server.socket);
+    place.weft(&["stop", "v"]).well();
+    assert_eq!(last_words(open)["committed"], true);
+    assert_eq!(server.end().code, 0);
+    let mut server = Server::of(&place, "v");
+    let open = session(&server.socket);
+    server.child.kill().unwrap();
+    assert_eq!(last_words(open), Value::Null);
+    server.child.wait().unwrap();
+    place.weft(&["check", "v"]).well();
+}
+
+#[test]
+fn a_request_that_is_there_is_answered_before_the_server_ends() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    let server = Server::of(&place, "v");
+    let id = made(&server.socket, "/f", b"");
+    let mut writing = UnixStream::connect(&server.socket).unwrap();
+    write!(writing, "POST /files/write?id={id} HTTP/1.1\r\nHost: weft\r\nContent-Length: 4\r\n\r\nha").unwrap();
+    // It is answered, so that one is there, too.
+    told(&server.socket, "GET /status", b"");
+    let socket = server.socket.clone();
+    let ending = std::thread::spawn(move || server.end());
+    while socket.exists() {
+        std::thread::yield_now();
+    }
+    writing.write_all(b"lf").unwrap();
+    let mut answer = String::new();
+    writing.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(ending.join().unwrap().code, 0);
+    assert_eq!(place.weft(&["cat", "v:f"]).well(), "half");
+}
+
+#[test]
+fn all_that_is_appended_at_once_is_kept_whole() {
+    let place = Place::new();
+    place.weft(&["init", "v"]).well();
+    let server = Server::of(&place, "v");
+    let id = made(&server.socket, "/log", b"");
+    let request = format!("POST /files/write?id={id}&append=");
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (socket, request) = (&server.socket, &request);
+            scope.spawn(move || {
+                for line in 0..50 {
+                    told(socket, request, format!("{writer} {line} {}\n", "x".repeat(line * 20)).as_bytes());
+                }
+            });
+        }
+    });
+    let (_, log) = asked(&server.socket, &format!("GET /files/content?id={id}"), b"");
+    let log = String::from_utf8(log).unwrap();
+    let lines: std::collections::BTreeSet<&str> = log.lines().collect();
+    assert_eq!(lines.len(), 200);
+    for writer in 0..4 {
+        let own = log.lines().filter_map(|line| line.strip_prefix(&format!("{writer} ")));
+        let own: Vec<usize> = own.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect();
+        assert_eq!(own, (0..50).collect::<Vec<_>>());
+    }
+    assert_eq!(server.end().code, 0);
+}
+
+#[test]
+fn a_file_takes_the_place_of_another_one_with_its_rights() {
+    on_each_engine(&[], |place, volume| {
+        let status = place.weft(&["status", "--json", volume]).json();
+        let socket = PathBuf::from(status[0]["socket"].as_str().unwrap());
+        let mounted = place.path("m");
+        let long = "€".repeat(84);
+        fs::create_dir(mounted.join("d")).unwrap();
+        fs::write(mounted.join("d").join(&long), "old").unwrap();
+        told(&socket, &format!("POST /files/set?path={}&mode=600", hex(&format!("/d/{long}"))), b"");
+        symlink(format!("d/{long}"), mounted.join("link")).unwrap();
+        let path = format!("path={}", hex("/link"));
+        assert_eq!(refused(&socket, &format!("POST /files/replace?{path}&exists=fail"), b""), 17);
+        let made = told(&socket, &format!("POST /files/replace?{path}&umask=022"), b"");
+        assert_eq!(made["file"]["mode"], 0o600);
+        let id = made["file"]["id"].as_str().unwrap();
+        told(&socket, &format!("POST /files/write?id={id}"), b"new");
+        assert_eq!(fs::read(mounted.join("link")).unwrap(), b"old");
+        let [within, name, over] = ["in", "name", "over"].map(|name| made[name].as_str().unwrap());
+        told(&socket, &format!("POST /files/rename?in={within}&path={name}&to={over}"), b"");
+        assert_eq!(fs::read(mounted.join("link")).unwrap(), b"new");
+        assert!(mounted.join("link").is_symlink());
+        assert_eq!(fs::read_dir(mounted.join("d")).unwrap().count(), 1);
+        let made = told(&socket, &format!("POST /files/replace?path={}&umask=022", hex("/fresh")), b"");
+        assert_eq!(made["file"]["mode"], 0o644);
+        fs::write(mounted.join("fresh"), "quicker").unwrap();
+        let [within, name, over] = ["in", "name", "over"].map(|name| made[name].as_str().unwrap());
+        let rename = format!("POST /files/rename?in={within}&path={name}&to={over}&exists=fail");
+        assert_eq!(refused(&socket, &rename, b""), 17);
+        assert_eq!(fs::read(mounted.join("fresh")).unwrap(), b"quicker");
+    });
+}
+
+#[test]
+fn no_path_leads_out_of_the_directory_where_it_begins() {
+    on_each_engine(&[], |place, volume| {
+        let status = place.weft(&["status", "--json", volume]).json();
+        let socket = PathBuf::from(status[0]["socket"].as_str().unwrap());
+        let mounted = place.path("m");
+        fs::create_dir_all(mounted.join("d/e")).unwrap();
+        fs::write(mounted.join("f"), "outside").unwrap();
+        fs::write(mounted.join("d/f"), "inside").unwrap();
+        symlink("../../../f", mounted.join("d/e/up")).unwrap();
+        place.weft(&["snapshot", "create", volume, "then"]).well();
+        let id = |path: &str| {
+            let told = told(&socket, &format!("GET /files/attributes?path={}", hex(path)), b"");
+            told["id"].as_str().unwrap().to_owned()
+        };
+        for path in ["/f", "/../f", "/e/../../../f", "/e/up", "e/./../f"] {
+            let request = format!("GET /files/content?in={}&path={}", id("/d"), hex(path));
+            assert_eq!(asked(&socket, &request, b""), (200, b"inside".into()), "{path}");
+        }
+        // The past has no way to the present.
+        fs::write(mounted.join("f"), "changed").unwrap();
+        for path in ["/f", "/../../../f", "/d/../../f", "/../../../d/../f"] {
+            let at = format!("at={}&path={}", hex("then"), hex(path));
+            assert_eq!(asked(&socket, &format!("GET /files/content?{at}"), b""), (200, b"outside".into()), "{path}");
+            assert_eq!(refused(&socket, &format!("POST /files/set?{at}&size=0"), b""), 30, "{path}");
+            assert_eq!(refused(&socket, &format!("POST /files/remove?{at}"), b""), 30, "{path}");
+        }
+        let moment = told(&socket, &format!("GET /files/moment?at={}", hex("then")), b"");
+        let commit = format!("at={}", hex(&format!("@{}", moment["commit"])));
+        assert_eq!(
+            asked(&socket, &format!("GET /files/content?{commit}&path={}", hex("/f")), b""),
+            (200, b"outside".into())
+        );
+        let (code, why) = asked(&socket, &format!("GET /files/moment?at={}", hex("-5y")), b"");
+        assert!(code == 400 || code == 404, "{code} {}", String::from_utf8_lossy(&why));
     });
 }

@@ -1,14 +1,18 @@
 //! Requests that change the tree.
 
-use super::path::{entry, find, named};
-use super::query::Query;
+use super::path::{Place, TOPS, entry, named, place};
+use super::query::{Query, id_as_text};
+use super::refusal::Refusal;
 use super::told::Attributed;
 use super::{Asked, Volume};
+use crate::hexadecimal::hex;
 use axum::extract::RawQuery;
 use axum::response::Response;
+use rustix::rand::{GetRandomFlags, getrandom};
 use serde_json::json;
 use weft_vfs::{
-    Access, Attributes, ErrorKind, FileId, IfExists, Kind, MakeNode, Result, SetAttributes, SetTime, Timestamp, Writer,
+    Access, Attributes, ErrorKind, FileId, IfExists, Kind, MakeNode, SetAttributes, SetTime, Timestamp, Writer,
+    name_beside,
 };
 
 /// Most bytes that one step of a copy takes from its source.
@@ -18,37 +22,35 @@ const COPY_BYTES: u64 = 64 << 20;
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Makes a file, and truncates one that is there: unless `exists` is `take`, and unless it is
-/// `fail`, which fails then.
+/// `fail`, which fails then. Symbolic links at the end of the path are followed, but by `fail`
+/// (POSIX open(), `O_EXCL`).
 pub(super) async fn create(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let names = ["path", "mode", "umask", "exists"];
     asked
-        .told(query, &names, |volume, query| {
+        .told(query, &[&names, &TOPS], |volume, query| {
             let node = node(query, Kind::File, 0o666)?;
-            let (if_exists, size) = match query.value("exists") {
-                None => (IfExists::Take, Some(0)),
-                Some("take") => (IfExists::Take, None),
-                Some("fail") => (IfExists::Fail, None),
-                Some(_) => return Err(ErrorKind::Invalid.into()),
+            let made = match query.value("exists") {
+                None => made(volume, query, node, Some(0))?,
+                Some("take") => made(volume, query, node, None)?,
+                Some("fail") => {
+                    let (parent, name) = entry(volume, query, "path")?;
+                    volume.user.create(parent, &name, node, SetAttributes::default(), IfExists::Fail)?.value
+                }
+                Some(_) => return Err(Refusal::senseless("'exists' is neither 'take' nor 'fail'")),
             };
-            Attributed::of(volume, &made(volume, &query.bytes("path")?, node, size, if_exists)?)
+            Ok(Attributed::of(volume, &made)?)
         })
         .await
 }
 
-/// Makes the file at `path`, or takes it; through symbolic links that lead to one that is there.
-fn made(
-    volume: &Volume<'_>,
-    path: &[u8],
-    node: MakeNode,
-    size: Option<u64>,
-    if_exists: IfExists,
-) -> Result<Attributes> {
-    let (parent, name) = entry(volume, path)?;
+/// Makes the file at the end of the path, or takes it, and sets its `size`.
+fn made(volume: &Volume<'_>, query: &Query, node: MakeNode, size: Option<u64>) -> Result<Attributes, Refusal> {
+    let Place { entry: (parent, name), there } = place(volume, query)?;
     let changes = SetAttributes { size, ..SetAttributes::default() };
-    let created = volume.user.create(parent, &name, node, changes, if_exists);
-    let there = match created {
-        Err(error) if error.kind() == ErrorKind::Exists && if_exists != IfExists::Fail => find(volume, path)?,
-        created => return Ok(created?.value),
+    let there = match there {
+        Some(there) => there,
+        // Another one may have been quicker.
+        None => return Ok(volume.user.create(parent, &name, node, changes, IfExists::Take)?.value),
     };
     match (there.kind, size) {
         (Kind::Directory, _) => Err(ErrorKind::IsDirectory.into()),
@@ -57,28 +59,76 @@ fn made(
     }
 }
 
+/// Makes an empty file that is to take the place of that at a path, with its owner and rights,
+/// beside it. Tells both names and their directory.
+pub(super) async fn replace(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    asked
+        .told(query, &[&["path", "mode", "umask", "exists"], &TOPS], |volume, query| {
+            let Place { entry: (parent, name), there } = place(volume, query)?;
+            let beside = name_beside(&name, random()?);
+            let made = match (there, query.value("exists")) {
+                (Some(_), Some("fail")) => return Err(ErrorKind::Exists.into()),
+                (_, Some(other)) if other != "fail" => return Err(Refusal::senseless("'exists' is not 'fail'")),
+                (Some(there), _) if there.kind == Kind::Directory => return Err(ErrorKind::IsDirectory.into()),
+                (Some(there), _) if there.kind != Kind::File => return Err(ErrorKind::Invalid.into()),
+                (Some(there), _) => volume.user.make_like(parent, &beside, &there)?,
+                (None, _) => {
+                    let node = node(query, Kind::File, 0o666)?;
+                    volume.user.create(parent, &beside, node, SetAttributes::default(), IfExists::Fail)?.value
+                }
+            };
+            Ok(json!({
+                "file": Attributed::of(volume, &made)?,
+                "in": id_as_text(parent),
+                "name": hex(&beside),
+                "over": hex(&name),
+            }))
+        })
+        .await
+}
+
+fn random() -> Result<u64, Refusal> {
+    let mut bytes = [0; 8];
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(count) if count == bytes.len() => Ok(u64::from_ne_bytes(bytes)),
+        _ => Err(ErrorKind::Io.into()),
+    }
+}
+
 pub(super) async fn make_directory(asked: Asked, RawQuery(query): RawQuery) -> Response {
     asked
-        .told(query, &["path", "mode", "umask"], |volume, query| {
-            let (parent, name) = entry(volume, &query.bytes("path")?)?;
+        .told(query, &[&["path", "mode", "umask"], &TOPS], |volume, query| {
+            let (parent, name) = entry(volume, query, "path")?;
             let node = node(query, Kind::Directory, 0o777)?;
             let made = volume.user.make(parent, &name, node, None, SetAttributes::default())?;
-            Attributed::of(volume, &made.value)
+            Ok(Attributed::of(volume, &made.value)?)
+        })
+        .await
+}
+
+pub(super) async fn symlink(asked: Asked, RawQuery(query): RawQuery) -> Response {
+    asked
+        .told(query, &[&["path", "target"], &TOPS], |volume, query| {
+            let (parent, name) = entry(volume, query, "path")?;
+            let target = query.bytes("target")?;
+            let node = MakeNode { kind: Kind::Symlink, permissions: 0o777, umask: 0, rdev: 0 };
+            let made = volume.user.make(parent, &name, node, Some(&target), SetAttributes::default())?;
+            Ok(Attributed::of(volume, &made.value)?)
         })
         .await
 }
 
 /// The node that `query` asks for.
-fn node(query: &Query, kind: Kind, usual: u32) -> Result<MakeNode> {
+fn node(query: &Query, kind: Kind, usual: u32) -> Result<MakeNode, Refusal> {
     let permissions = query.permissions("mode")?.unwrap_or(usual);
     Ok(MakeNode { kind, permissions, umask: query.permissions("umask")?.unwrap_or(0o077), rdev: 0 })
 }
 
-/// Sets size, permissions and times.
+/// Sets size, permissions, owner, group and times.
 pub(super) async fn set(asked: Asked, RawQuery(query): RawQuery) -> Response {
-    let names = ["path", "id", "size", "mode", "mtime", "atime"];
+    let names = ["path", "id", "size", "mode", "uid", "gid", "mtime", "atime"];
     asked
-        .told(query, &names, |volume, query| {
+        .told(query, &[&names, &TOPS], |volume, query| {
             let file = named(volume, query)?;
             let time = |name| match query.value(name) {
                 Some("now") => Ok(Some(SetTime::Now)),
@@ -87,11 +137,13 @@ pub(super) async fn set(asked: Asked, RawQuery(query): RawQuery) -> Response {
             let changes = SetAttributes {
                 size: query.number("size")?,
                 permissions: query.permissions("mode")?,
+                uid: query.number("uid")?,
+                gid: query.number("gid")?,
                 mtime: time("mtime")?,
                 atime: time("atime")?,
                 ..SetAttributes::default()
             };
-            Attributed::of(volume, &volume.user.set_attributes(file, changes, |_| true)?.after)
+            Ok(Attributed::of(volume, &volume.user.set_attributes(file, changes, |_| true)?.after)?)
         })
         .await
 }
@@ -99,8 +151,8 @@ pub(super) async fn set(asked: Asked, RawQuery(query): RawQuery) -> Response {
 /// Removes a name of a file, or a directory that is empty.
 pub(super) async fn remove(asked: Asked, RawQuery(query): RawQuery) -> Response {
     asked
-        .told(query, &["path", "directory"], |volume, query| {
-            let (parent, name) = entry(volume, &query.bytes("path")?)?;
+        .told(query, &[&["path", "directory"], &TOPS], |volume, query| {
+            let (parent, name) = entry(volume, query, "path")?;
             match query.has("directory") {
                 true => volume.user.remove_directory(parent, &name)?,
                 false => volume.user.unlink(parent, &name)?,
@@ -110,13 +162,17 @@ pub(super) async fn remove(asked: Asked, RawQuery(query): RawQuery) -> Response 
         .await
 }
 
-/// Moves a name in one step, over a file that is there (POSIX rename()).
+/// Moves a name in one step, over a file that is there (POSIX rename()), unless `exists` is `fail`.
 pub(super) async fn rename(asked: Asked, RawQuery(query): RawQuery) -> Response {
     asked
-        .told(query, &["path", "to"], |volume, query| {
-            let from = entry(volume, &query.bytes("path")?)?;
-            let to = entry(volume, &query.bytes("to")?)?;
-            volume.user.rename((from.0, &from.1), (to.0, &to.1))?;
+        .told(query, &[&["path", "to", "exists"], &TOPS], |volume, query| {
+            let (from, to) = (entry(volume, query, "path")?, entry(volume, query, "to")?);
+            let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
+            match query.value("exists") {
+                None => volume.user.rename(from, to)?,
+                Some("fail") => volume.user.rename_to_new(from, to)?,
+                Some(_) => return Err(Refusal::senseless("'exists' is not 'fail'")),
+            };
             Ok(json!({}))
         })
         .await
@@ -126,8 +182,8 @@ pub(super) async fn rename(asked: Asked, RawQuery(query): RawQuery) -> Response 
 /// shared. Tells how many bytes: fewer than asked for where that would take long, 0 at the end.
 pub(super) async fn copy(asked: Asked, RawQuery(query): RawQuery) -> Response {
     asked
-        .told(query, &["from", "to", "offset", "length"], |volume, query| {
-            let id = |name| query.value(name).and_then(super::query::file_id).ok_or(ErrorKind::Invalid);
+        .told(query, &[&["from", "to", "offset", "length"]], |volume, query| {
+            let id = |name| query.id(name)?.ok_or_else(|| Refusal::senseless(format!("'{name}' is missing")));
             let (from, to) = (id("from")?, id("to")?);
             let offset = query.number("offset")?.unwrap_or(0);
             let length = query.number("length")?.unwrap_or(COPY_BYTES).min(COPY_BYTES);
@@ -136,7 +192,7 @@ pub(super) async fn copy(asked: Asked, RawQuery(query): RawQuery) -> Response {
         .await
 }
 
-fn copied(volume: &Volume<'_>, (from, to): (FileId, FileId), offset: u64, length: u64) -> Result<u64> {
+fn copied(volume: &Volume<'_>, (from, to): (FileId, FileId), offset: u64, length: u64) -> weft_vfs::Result<u64> {
     let user = &volume.user;
     if from == to {
         return Err(ErrorKind::Invalid.into());

@@ -4,10 +4,11 @@
 //! no more; no thread waits for a client. Bytes that come in are gathered to a piece, which is then
 //! written.
 
-use super::path::named;
+use super::Asked;
+use super::path::{TOPS, named};
 use super::query::Query;
+use super::refusal::{Refusal, refused};
 use super::told::json_of;
-use super::{Asked, no_request};
 use axum::body::Body;
 use axum::extract::{RawQuery, Request};
 use axum::http::{StatusCode, header};
@@ -18,22 +19,30 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use weft_block::Rope;
 use weft_vfs::FileId;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 512 << 10;
 
-/// Bytes that are written at once.
+/// Bytes that are written at once, in one step.
 const WRITE_BYTES: usize = 256 << 10;
+
+/// Time within which more of a request must come.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 /// Most bytes of one request, each way.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Sends the bytes of a file from `offset` on: `length`, or fewer where it ends.
 pub(super) async fn read(asked: Asked, RawQuery(query): RawQuery) -> Response {
-    let Some(query) = Query::parse(query.as_deref(), &["path", "id", "offset", "length"]) else { return no_request() };
+    let query = match Query::parse(query.as_deref(), &[&["path", "id", "offset", "length"], &TOPS]) {
+        Ok(query) => query,
+        Err(refusal) => return refusal.answer(),
+    };
     let begun = asked.done(move |volume| {
         let file = named(volume, &query)?;
         let offset = query.number("offset")?.unwrap_or(0);
@@ -131,14 +140,46 @@ fn short() -> io::Error {
     io::ErrorKind::UnexpectedEof.into()
 }
 
-/// Writes the body of a request to a file, from `offset` on.
+/// Writes the body of a request to a file: from `offset` on, or at its end.
 pub(super) async fn write(asked: Asked, RawQuery(query): RawQuery, request: Request) -> Response {
-    let Some(query) = Query::parse(query.as_deref(), &["id", "offset"]) else { return no_request() };
-    let (Ok(Some(file)), Ok(offset)) = (query.id(), query.number::<u64>("offset")) else { return no_request() };
-    let mut target = Target { asked, file, offset: offset.unwrap_or(0), gathered: Vec::new() };
-    match target.take(request.into_body()).await {
+    let target = match target(&asked, query.as_deref()) {
+        Ok(target) => target,
+        Err(refusal) => return refusal.answer(),
+    };
+    match target.written(request.into_body()).await {
         Ok(written) => json_of(&json!({ "written": written })),
         Err(refused) => refused,
+    }
+}
+
+/// The place that `query` names.
+fn target(asked: &Asked, query: Option<&str>) -> Result<Target, Refusal> {
+    let query = Query::parse(query, &[&["id", "offset", "append"]])?;
+    let file = query.id("id")?.ok_or_else(|| Refusal::senseless("'id' is missing"))?;
+    let offset = query.number("offset")?;
+    let place = match (query.has("append"), offset) {
+        (true, None) => Place::End,
+        (false, offset) => Place::At(offset.unwrap_or(0)),
+        (true, Some(_)) => return Err(Refusal::senseless("it names both 'append' and 'offset'")),
+    };
+    Ok(Target { asked: asked.clone(), file, place, gathered: Vec::new() })
+}
+
+/// The place of bytes in a file.
+#[derive(Clone, Copy)]
+enum Place {
+    At(u64),
+    /// Wherever the file ends then.
+    End,
+}
+
+impl Place {
+    /// Most bytes that one request puts there: at the end, all in one step.
+    fn bytes_max(self) -> u64 {
+        match self {
+            Place::At(_) => REQUEST_BYTES_MAX,
+            Place::End => WRITE_BYTES as u64,
+        }
     }
 }
 
@@ -146,25 +187,28 @@ pub(super) async fn write(asked: Asked, RawQuery(query): RawQuery, request: Requ
 struct Target {
     asked: Asked,
     file: FileId,
-    /// The place of the first byte that is not written yet.
-    offset: u64,
+    /// That of the first byte that is not written yet.
+    place: Place,
     gathered: Vec<u8>,
 }
 
 impl Target {
     /// Writes all of `body`; tells how many bytes.
-    async fn take(&mut self, mut body: Body) -> Result<u64, Response> {
+    async fn written(mut self, mut body: Body) -> Result<u64, Response> {
+        let bytes_max = self.place.bytes_max();
+        // Of one that says how many there are, nothing is written.
+        let mut known = HttpBody::size_hint(&body).lower();
         let mut taken = 0;
-        while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-            let cut_off = |_| super::refused(StatusCode::BAD_REQUEST, libc::EIO, "the request ends early");
-            let Ok(bytes) = frame.map_err(cut_off)?.into_data() else { continue };
-            taken += bytes.len() as u64;
-            if taken > REQUEST_BYTES_MAX {
-                let why = format!("a request writes {REQUEST_BYTES_MAX} bytes at most");
-                return Err(super::refused(StatusCode::PAYLOAD_TOO_LARGE, libc::EFBIG, &why));
+        loop {
+            if known > bytes_max {
+                let why = format!("a request writes {bytes_max} bytes here at most");
+                return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, libc::EFBIG, &why));
             }
+            let Some(bytes) = next_of(&mut body).await? else { break };
+            taken += bytes.len() as u64;
+            known = known.max(taken);
             self.gathered.extend_from_slice(&bytes);
-            if self.gathered.len() >= WRITE_BYTES {
+            if self.gathered.len() >= WRITE_BYTES && matches!(self.place, Place::At(_)) {
                 self.put().await?;
             }
         }
@@ -176,16 +220,37 @@ impl Target {
 
     /// Writes what is gathered.
     async fn put(&mut self) -> Result<(), Response> {
-        let (file, offset, bytes) = (self.file, self.offset, std::mem::take(&mut self.gathered));
-        self.offset = offset.saturating_add(bytes.len() as u64);
+        let (file, place, bytes) = (self.file, self.place, std::mem::take(&mut self.gathered));
+        if let Place::At(offset) = &mut self.place {
+            *offset = offset.saturating_add(bytes.len() as u64);
+        }
         self.gathered = self
             .asked
             .done(move |volume| {
-                volume.user.write(file, offset, &bytes)?;
+                match place {
+                    Place::At(offset) => drop(volume.user.write(file, offset, &bytes)?),
+                    Place::End => drop(volume.user.append(file, &bytes)?),
+                }
                 Ok(bytes)
             })
             .await?;
         self.gathered.clear();
         Ok(())
+    }
+}
+
+/// Returns the next bytes of `body`; none at its end.
+async fn next_of(body: &mut Body) -> Result<Option<Bytes>, Response> {
+    let refuse = |why| refused(StatusCode::BAD_REQUEST, libc::EIO, why);
+    loop {
+        let frame = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context));
+        // Others must have this connection's place.
+        let frame = timeout(SILENCE_MAX, frame).await.map_err(|_| refuse("the rest of the request does not come"))?;
+        match frame.transpose().map_err(|_| refuse("the request ends early"))?.map(Frame::into_data) {
+            None => return Ok(None),
+            Some(Ok(bytes)) => return Ok(Some(bytes)),
+            // Trailers.
+            Some(Err(_)) => {}
+        }
     }
 }

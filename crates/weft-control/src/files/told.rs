@@ -1,14 +1,14 @@
-//! Answers about files, and refusals.
+//! Answers about files.
 
 use super::Volume;
 use super::query::id_as_text;
+use super::refusal::refused;
 use crate::hexadecimal;
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Serialize, Serializer};
-use serde_json::json;
-use weft_vfs::{Attributes, DirEntry, Error, ErrorKind, FileId, Kind, is_past, printable};
+use weft_vfs::{Attributes, DirEntry, ErrorKind, FileId, Kind, is_past};
 
 /// Bytes as text; in hexadecimal, too, if they are none.
 #[derive(Serialize)]
@@ -130,29 +130,4 @@ pub(crate) fn json_of(value: &impl Serialize) -> Response {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], Body::from(text)).into_response(),
         Err(error) => refused(StatusCode::INTERNAL_SERVER_ERROR, libc::EIO, &error.to_string()),
     }
-}
-
-/// The answer to a request that failed.
-pub(crate) fn refused(code: StatusCode, errno: i32, why: &str) -> Response {
-    let told = json!({ "errno": errno, "error": printable(why) });
-    (code, [(header::CONTENT_TYPE, "application/json")], Body::from(told.to_string())).into_response()
-}
-
-/// The answer to one that failed for this `error`.
-pub(crate) fn failed(error: &Error) -> Response {
-    let code = match error.kind() {
-        ErrorKind::NotFound => StatusCode::NOT_FOUND,
-        ErrorKind::NotPermitted | ErrorKind::AccessDenied | ErrorKind::ReadOnly => StatusCode::FORBIDDEN,
-        ErrorKind::Stale => StatusCode::GONE,
-        ErrorKind::NoSpace | ErrorKind::QuotaExceeded => StatusCode::INSUFFICIENT_STORAGE,
-        ErrorKind::Io | ErrorKind::Corrupt => {
-            if error.kind() == ErrorKind::Corrupt {
-                weft_vfs::met_damage();
-            }
-            tracing::error!("a request at the control socket failed: {error}");
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
-        _ => StatusCode::CONFLICT,
-    };
-    refused(code, error.errno(), &error.to_string())
 }

@@ -5,11 +5,25 @@ use super::views::View;
 use super::{Found, MovingName};
 use crate::asker::{Asker, MAY_SEARCH};
 use crate::volume::Vfs;
-use weft_store::{CommitNo, Cookie, HistoryFor, Ino, Kind, Moment, Name, PinKind};
+use weft_store::{CommitNo, Cookie, HistoryFor, Ino, InvalidMoment, Kind, Moment, Name, PinKind};
 use weft_tree::{Attributes, Caller, DirEntry, Error, ErrorKind, Holds, Reach, Result};
 
 /// Name of the directory of moments.
 const AT: &[u8] = b"at";
+
+/// The reason that nothing is shown as of a moment.
+#[derive(Debug, thiserror::Error)]
+pub enum MomentError {
+    /// The text names none.
+    #[error(transparent)]
+    Invalid(#[from] InvalidMoment),
+    /// Nothing is kept of it; in words.
+    #[error("{0}")]
+    NotKept(String),
+    /// The user may not read it, or it could not be read.
+    #[error(transparent)]
+    Vfs(#[from] Error),
+}
 
 /// Where the cookies of listings begin: below it are those of `.` and `..`.
 const FIRST_COOKIE: u64 = 3;
@@ -66,6 +80,21 @@ impl Vfs {
             (Moment::Commit(_), _) | (_, MovingName::Directory) => self.enter_commit(caller.holds, directory, commit),
             (_, MovingName::Symlink) => self.made(PastNode::Moment(directory, commit), caller.holds),
         }
+    }
+
+    /// The root as of a moment, which `text` names, and the commit that it stands for.
+    pub(crate) fn root_at(&self, caller: Caller, text: &str) -> Result<(Attributes, CommitNo), MomentError> {
+        let moment: Moment = text.parse()?;
+        self.may_read_rows()?;
+        if self.past.is_kept() {
+            // Who may not read history hears nothing of it.
+            self.permit_past()?;
+        }
+        let commit = moment.past_commit(&*self.store, self.now()).map_err(|error| match error {
+            weft_store::Error::Unusable(why) => MomentError::NotKept(why),
+            error => MomentError::Vfs(error.into()),
+        })?;
+        Ok((self.enter_commit(caller.holds, Ino::ROOT, commit)?, commit))
     }
 
     /// The directory `top` as of `commit`. `NotFound` if there was none, `AccessDenied` unless the

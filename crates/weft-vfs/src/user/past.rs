@@ -2,12 +2,20 @@
 //! rights, which are narrowed to those that hold now.
 
 use super::User;
-use crate::past::{Found, MovingName, PastNode};
+use crate::past::{Found, MomentError, MovingName, PastNode};
 use weft_block::Rope;
-use weft_store::{Cookie, Kind};
+use weft_store::{CommitNo, Cookie, Kind};
 use weft_tree::{Access, Attributes, DirEntry, ErrorKind, FileId, Result, is_past};
 
 impl User<'_> {
+    /// Returns the root of the volume as of a moment, which `text` names (see
+    /// [`weft_store::Moment`]), and the commit that it stands for.
+    pub fn root_at(&self, text: &str) -> Result<(FileId, CommitNo), MomentError> {
+        let _asking = self.asks();
+        let (root, commit) = self.vfs.root_at(self.caller(), text)?;
+        Ok((FileId::from(&root), commit))
+    }
+
     /// The directory of the present whose past `directory` belongs to; itself if it is no node of
     /// the past.
     pub(super) fn present_of(&self, directory: FileId) -> Result<FileId> {
