@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import fsspec
@@ -193,23 +194,253 @@ def test_threads_and_forked_processes_share_it(fs: WeftFileSystem, volume: Path)
         assert read_there == list(whole.values()), method
 
 
-def test_a_daemon_that_was_killed_is_replaced(fs: WeftFileSystem, volume: Path) -> None:
+def _killed(fs: WeftFileSystem) -> None:
+    """Kills the helper, and returns once it is gone."""
+    used = daemon.use(fs.volume)
+    os.kill(used.status()["pid"], signal.SIGKILL)
+    used._helper.wait()  # type: ignore[union-attr]
+
+
+def test_a_daemon_that_was_killed_is_replaced(fs: WeftFileSystem) -> None:
     fs.pipe("/f", b"kept")
     fs.commit()
-    os.kill(fs.status()["pid"], signal.SIGKILL)
-    with pytest.raises(WeftError):
-        daemon.release(str(volume))
+    _killed(fs)
+    # Nothing is lost.
     assert fs.cat("/f") == b"kept"
-    file = fs.open("/f", "ab")
-    file.write(b" on")
-    os.kill(fs.status()["pid"], signal.SIGKILL)
-    daemon._daemons[str(volume)].helper._process.wait()  # type: ignore[union-attr]
+    _killed(fs)
+    fs.close()
+    assert fs.cat("/f") == b"kept"
+
+
+def test_whoever_changed_something_hears_that_it_may_be_lost(fs: WeftFileSystem) -> None:
+    fs.pipe("/committed", b"kept")
+    fs.commit()
+    fs.pipe("/f", b"may be lost")
+    _killed(fs)
+    with pytest.raises(OSError, match="may be lost") as raised:
+        fs.cat("/committed")
+    assert raised.value.errno == errno.EIO
+    # It is told once.
+    assert fs.cat("/committed") == b"kept"
+    fs.pipe("/f", b"again")
+    _killed(fs)
+    with pytest.raises(WeftError, match="killed"):
+        fs.close()
+
+
+def test_a_file_that_is_written_while_its_daemon_is_killed_is_no_success(fs: WeftFileSystem) -> None:
+    for mode in ("wb", "ab"):
+        file = fs.open("/f", mode)
+        file.write(b"first")
+        file.flush()
+        _killed(fs)
+        # Somebody else hears of it first.
+        with pytest.raises(OSError, match="may be lost"):
+            fs.ls("/")
+        assert isinstance(fs.ls("/"), list)
+        file.write(b"second")
+        with pytest.raises(OSError, match="may be lost"):
+            file.close()
+        assert not fs.exists("/f") or b"second" not in fs.cat("/f")
+        file = fs.open("/f", mode)
+        file.write(b"all")
+        _killed(fs)
+        with pytest.raises(OSError, match="may be lost"):
+            file.close()
+        fs.touch("/f")
+    with pytest.raises(OSError, match="may be lost"):
+        with fs.transaction:
+            with fs.open("/t", "wb") as file:
+                file.write(b"x")
+            _killed(fs)
+    assert not fs.exists("/t")
+    fs.close()
+
+
+def test_a_helper_serves_others_after_the_process_that_started_it(volume: Path) -> None:
+    script = (
+        "import fsspec, sys; fs = fsspec.filesystem('weft', volume=sys.argv[1]); fs.touch('/started');"
+        "sys.stdout.write('here\\n'); sys.stdout.flush(); sys.stdin.read()"
+    )
+    first = subprocess.Popen(
+        [sys.executable, "-c", script, str(volume)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert first.stdin is not None and first.stdout is not None and first.stdout.readline() == b"here\n"
+    fs = WeftFileSystem(volume, skip_instance_cache=True)
+    pid = fs.status()["pid"]
+    file = fs.open("/f", "wb")
+    file.write(b"x" * 3_000_000)
+    first.stdin.close()
+    assert first.wait() == 0
+    first.stdout.close()
     file.close()
-    assert fs.cat("/f") == b"kept on"
+    assert fs.status()["pid"] == pid and fs.size("/f") == 3_000_000
+    fs.close()
+    weft("check", volume)
+
+
+def test_a_daemon_that_is_stopped_loses_nothing_and_is_replaced(fs: WeftFileSystem, volume: Path) -> None:
+    with fs.open("/f", "wb") as file:
+        file.write(b"before ")
+        file.flush()
+        weft("stop", volume)
+        file.write(b"and after")
+    assert fs.cat("/f") == b"before and after"
+
+
+def _append(volume: Path, number: int) -> None:
+    fs = WeftFileSystem(volume)
+    for line in range(20):
+        with fs.open("/log", "ab") as file:
+            file.write(b"%d %d %s\n" % (number, line, b"x" * 100 * line))
+    with fs.open("/log", "a") as text:
+        for line in range(10_000):
+            text.write(f"{number} at once {line}\n")
+    fs.close()
+
+
+def test_processes_append_to_one_file(fs: WeftFileSystem, volume: Path) -> None:
+    fs.touch("/log")
+    workers = [multiprocessing.get_context("fork").Process(target=_append, args=(volume, number)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    lines = fs.cat("/log").decode().splitlines()
+    assert len(lines) == len(set(lines)) == 3 * 10_020
+
+
+def test_names_are_taken_as_they_are(fs: WeftFileSystem) -> None:
+    fs.pipe({"/a[1].txt": b"right", "/a1.txt": b"wrong", "/b*": b"star", "/bc": b"other"})
+    fs.mv("/a[1].txt", "/moved")
+    fs.rm("/b*")
+    assert fs.find("/") == ["/a1.txt", "/bc", "/moved"]
+    for name in ("/a[1].txt", "/b?"):
+        with pytest.raises(FileNotFoundError):
+            fs.rm(name)
+    assert fs.find("/") == ["/a1.txt", "/bc", "/moved"]
+
+
+def test_a_value_without_bytes_destroys_nothing(fs: WeftFileSystem) -> None:
+    fs.pipe("/f", b"kept")
+    with pytest.raises(TypeError):
+        fs.pipe_file("/f", "text")
+    assert fs.cat("/f") == b"kept"
+
+
+def test_permissions_are_kept(fs: WeftFileSystem) -> None:
+    fs.pipe("/secret", b"x")
+    fs.chmod("/secret", 0o600)
+    with fs.transaction:
+        with fs.open("/secret", "wb") as file:
+            file.write(b"y")
+    assert fs.info("/secret")["mode"] & 0o777 == 0o600 and fs.cat("/secret") == b"y"
+    fs.cp("/secret", "/copy")
+    assert fs.info("/copy")["mode"] & 0o777 == 0o600
+    fs.chmod("/copy", 0o640)
+    fs.cp("/secret", "/copy")
+    assert fs.info("/copy")["mode"] & 0o777 == 0o640
+
+
+def test_a_transaction_writes_through_symbolic_links_and_long_names(fs: WeftFileSystem) -> None:
+    name = "/d/" + "€" * 85
+    fs.pipe(name, b"old")
+    fs.symlink("d/" + "€" * 85, "/link")
+    with fs.transaction:
+        fs.pipe("/link", b"new")
+        assert fs.cat(name) == b"old"
+    assert fs.cat(name) == b"new" and fs.islink("/link") and fs.ls("/d", detail=False) == [name]
+
+
+def test_one_path_in_a_transaction_twice_is_what_was_written_last(fs: WeftFileSystem) -> None:
+    with fs.transaction:
+        with fs.open("/log", "ab") as file:
+            file.write(b"one ")
+        with fs.open("/log", "ab") as file:
+            file.write(b"two")
+    assert fs.cat("/log") == b"one two" and fs.ls("/", detail=False) == ["/log"]
+    with pytest.raises(FileExistsError):
+        with fs.transaction:
+            with fs.open("/log2", "xb") as file:
+                file.write(b"x")
+            with fs.open("/log2", "xb") as file:
+                file.write(b"y")
+    assert fs.ls("/", detail=False) in (["/log"], ["/log", "/log2"])
+
+
+def test_removing_follows_no_symbolic_link_that_takes_a_directorys_place(
+    fs: WeftFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs.pipe({"/d/sub/x": b"1", "/kept/x": b"2"})
+    listed = fs._listed
+
+    def swapped(query: object, path: str) -> object:
+        entries = list(listed(query, path))  # type: ignore[arg-type]
+        if path == "/d":
+            fs.mv("/d/sub", "/moved")
+            fs.symlink("../kept", "/d/sub")
+        return entries
+
+    monkeypatch.setattr(fs, "_listed", swapped)
+    with pytest.raises(OSError):
+        fs.rm("/d", recursive=True)
+    assert fs.cat("/kept/x") == b"2"
+
+
+def test_files_that_are_written_can_be_written_anywhere(fs: WeftFileSystem, tmp_path: Path) -> None:
+    with fs.open("/f", "wb") as file:
+        file.write(b"0123456789")
+        assert file.seek(4) == 4
+        file.write(b"XY")
+        file.seek(-1, io.SEEK_END)
+        file.write(b"end")
+        assert file.truncate(11) == 11
+    assert fs.cat("/f") == b"0123XY678en"
+    with zipfile.ZipFile(fs.open("/z.zip", "wb"), "w") as archive:
+        archive.writestr("a", "content")
+    with zipfile.ZipFile(fs.open("/z.zip")) as archive:
+        assert archive.read("a") == b"content"
+    with fs.open("/utf16", "w", encoding="utf-16") as text:
+        text.write("naïve")
+    assert fs.cat("/utf16").decode("utf-16") == "naïve"
+    with fs.open("/lines", "wb") as file:
+        file.write(b"one\ntwo\nthree")
+    with fs.open("/lines") as file:
+        assert (file.name, file.readline(2), file.readline(), file.readlines()) == ("/lines", b"on", b"e\n", [b"two\n", b"three"])
+
+
+def test_wrong_uses_are_told(fs: WeftFileSystem, volume: Path, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="'att'"):
+        WeftFileSystem(volume, att="yesterday")
+    with pytest.raises(ValueError, match="'r.b'"):
+        fs.open("/f", "r+b")
+    with pytest.raises(ValueError, match="other.weft"):
+        weft("init", tmp_path / "other.weft")
+        fs.ls(f"weft://{tmp_path / 'other.weft'}/")
+    assert fs.ls(f"weft://{volume}/") == []
+    with pytest.raises(FileNotFoundError, match="no part of this path is a volume"):
+        fsspec.open(f"weft://{tmp_path}/x")
+    fs.pipe("/f", b"x")
+    (tmp_path / "f").write_text("y")
+    with pytest.raises(FileExistsError) as raised:
+        fs.put_file(tmp_path / "f", "/f", mode="create")
+    assert raised.value.filename == "/f"
+    with pytest.raises(FileNotFoundError) as missing:
+        fs.digest("/none")
+    assert missing.value.filename == "/none"
+    with pytest.raises(ValueError, match="is not a time ago"):
+        fs.at("-1")
+    with pytest.raises(FileNotFoundError, match="history"):
+        fs.at("yesterday")
+    assert repr(fs) == f"WeftFileSystem({str(volume)!r})"
+    fs.mkdir("/d")
+    fs.touch("/d")
+    fs.mv(Path("/f"), Path("/d"))
+    assert fs.cat("/d/f") == b"x"
 
 
 def test_what_is_not_there_or_no_volume_is_told(tmp_path: Path) -> None:
-    with pytest.raises(WeftError, match="none.weft"):
+    with pytest.raises(OSError, match="there is no volume"):
         WeftFileSystem(tmp_path / "none.weft", skip_instance_cache=True).ls("/")
     with pytest.raises(ValueError, match="name a volume"):
         fsspec.filesystem("weft")

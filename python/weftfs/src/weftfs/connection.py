@@ -9,13 +9,17 @@ import socket
 import struct
 from typing import Any, Literal
 
-__all__ = ["Connection", "Gone"]
+__all__ = ["Connection", "Gone", "Query"]
 
 #: Seconds that a daemon may be silent. It answers itself once it has waited for its volume.
 SILENCE_MAX = 120
 
 #: Most bytes of the head of an answer.
 HEAD_BYTES_MAX = 16 << 10
+
+
+#: Parameters of a request, by name.
+Query = dict[str, str | int | bytes]
 
 
 class Gone(ConnectionError):
@@ -28,29 +32,37 @@ class Connection:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def get(self, target: str, query: dict[str, str | int | bytes] | None = None) -> Any:
+    def get(self, target: str, query: Query | None = None) -> Any:
         """Returns the JSON that answers a question."""
-        return json.loads(self._answer("GET", target, query))
+        return json.loads(self._asked_again(target, query))
 
-    def post(self, target: str, query: dict[str, str | int | bytes] | None = None, body: Any = b"") -> Any:
+    def post(self, target: str, query: Query | None = None, body: Any = b"") -> Any:
         """Has something done; returns the JSON that tells of it."""
         return json.loads(self._answer("POST", target, query, body))
 
-    def content(self, query: dict[str, str | int | bytes]) -> bytes:
+    def content(self, query: Query) -> bytes:
         """Returns bytes of a file: as many as asked for, unless it ends before."""
-        return self._answer("GET", "/files/content", query)
+        return self._asked_again("/files/content", query)
+
+    def _asked_again(self, target: str, query: Query | None) -> bytes:
+        """Returns the answer to a question, which changes nothing: if the daemon ends meanwhile, the
+        next one may be asked (`Gone`)."""
+        try:
+            return self._answer("GET", target, query)
+        except ConnectionResetError as error:
+            raise Gone(error.errno, "the daemon of the volume has ended") from error
 
     def _answer(
         self,
         method: Literal["GET", "POST"],
         target: str,
-        query: dict[str, str | int | bytes] | None,
+        query: Query | None,
         body: Any = b"",
     ) -> bytes:
         if query:
             target += "?" + "&".join(f"{name}={as_text(value)}" for name, value in query.items())
         head = f"{method} {target} HTTP/1.1\r\nHost: weft\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        with self._connected() as link:
+        with connected(self.path) as link:
             unsent: OSError | None = None
             try:
                 link.sendall(head.encode("ascii"))
@@ -70,20 +82,22 @@ class Connection:
             return answer
         raise refusal(code, answer)
 
-    def _connected(self) -> socket.socket:
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # Not settimeout(), with which no call waits for all bytes that it is to read.
-        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            link.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", SILENCE_MAX, 0))
-        try:
-            link.connect(self.path)
-        except (FileNotFoundError, ConnectionRefusedError) as error:
-            link.close()
-            raise Gone(error.errno, "the daemon of the volume has ended") from error
-        except BaseException:
-            link.close()
-            raise
-        return link
+
+def connected(path: str, silence_max: float = SILENCE_MAX) -> socket.socket:
+    """Returns a connection to a socket, at which no call waits longer than this, in seconds."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # Not settimeout(), with which no call waits for all bytes that it is to read.
+    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        link.setsockopt(socket.SOL_SOCKET, option, struct.pack("@ll", int(silence_max), 0))
+    try:
+        link.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        link.close()
+        raise Gone(error.errno, "the daemon of the volume has ended") from error
+    except BaseException:
+        link.close()
+        raise
+    return link
 
 
 def as_text(value: str | int | bytes) -> str:
@@ -133,11 +147,9 @@ def refusal(code: int, answer: bytes) -> OSError:
     text = answer.decode(errors="replace").strip()
     try:
         told = json.loads(text)
-        number, why = int(told["errno"]), str(told["error"])
+        return OSError(int(told["errno"]), str(told["error"]))
     except (ValueError, TypeError, KeyError):
-        number = {404: errno.ENOSYS, 503: errno.EAGAIN, 504: errno.ETIMEDOUT}.get(code, errno.EIO)
-        why = text or f"the daemon answered {code}"
-        if code == 404:
-            why = "the daemon of this volume is of an earlier version, which serves no files: start it again"
-    # The system's own words read better than ours, but for what only the daemon knows.
-    return OSError(number, why if number in (errno.EIO, errno.ENOSYS, errno.EAGAIN, errno.ETIMEDOUT) else os.strerror(number))
+        if code in (404, 405):
+            text = "the daemon of this volume is of an earlier version, which serves no files: start it again"
+        number = {404: errno.ENOSYS, 405: errno.ENOSYS, 503: errno.EAGAIN, 504: errno.ETIMEDOUT}.get(code, errno.EIO)
+        return OSError(number, text or f"the daemon answered {code}")

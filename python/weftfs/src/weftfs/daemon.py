@@ -1,25 +1,30 @@
 """Daemons of volumes: the one that has a volume mounted or serves it, or else a helper.
 
-A helper is `weft serve --socket VOLUME`. It ends once its standard input does: with this process, whatever
-ends that. All file systems of a process share one helper for each volume. A process that was forked
-asks the helper of its parent as any other daemon.
+A helper is `weft serve --socket VOLUME`. It serves all processes that have a session with it, and
+ends with the last one, whatever ends that, once all is committed. All file systems of a process
+share one session for each volume; a process that was forked has one of its own.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import errno
 import json
 import os
+import select
 import subprocess
+import sys
 import tempfile
 import threading
 import time
-from typing import IO, Any
+from typing import Any
 
-from .connection import Connection
+from .connection import Connection, Gone
 from .program import WeftError, message, program, value
+from .session import Ending, Session
 
-__all__ = ["Daemon", "release", "renewed", "use"]
+__all__ = ["Daemon", "release", "use"]
 
 #: Seconds to wait for a volume that another process is about to leave.
 BUSY_MAX = 10.0
@@ -27,129 +32,210 @@ BUSY_MAX = 10.0
 #: Seconds between two looks at one.
 BUSY_AGAIN = 0.1
 
-#: Seconds that a helper may take to commit all.
+#: Seconds that a helper may take to open its volume.
+START_MAX = 60.0
+
+#: Seconds that a daemon may take to commit all.
 ENDING_MAX = 90.0
 
 
-class Helper:
-    """A server of a volume that this process has started."""
-
-    def __init__(self, volume: str) -> None:
-        self.volume = volume
-        self._log: IO[bytes] = tempfile.TemporaryFile()
-        # Ctrl-C at a terminal is for this process alone, which ends the helper when it likes.
-        self._process = subprocess.Popen(
-            [program(), "serve", "--socket", "--until-input-ends", "--json", "--", volume],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._input, self._output = self._process.stdin, self._process.stdout
-        line = self._output.readline()
-        if not line:
-            self._process.wait()
-            raise WeftError(self._message())
-        self.socket = str(json.loads(line)["socket"])
-
-    def end(self) -> None:
-        """Has it commit all, and waits for that. Raises `WeftError` if it could not."""
-        self._input.close()
-        try:
-            code = self._process.wait(ENDING_MAX)
-        except subprocess.TimeoutExpired as error:
-            pid = self._process.pid
-            why = f"process {pid} has not committed all of {self.volume} within {ENDING_MAX:.0f} seconds"
-            raise WeftError(f"{why}, and still tries; 'weft status' tells what holds it up") from error
-        self._output.close()
-        if code != 0:
-            raise WeftError(f"not all changes of {self.volume} could be committed: {self._message()}")
-
-    def forget(self) -> None:
-        """Lets go of it in a process that was forked: it is the parent's."""
-        for pipe in (self._input, self._output):
-            os.close(pipe.fileno())
-        # Nothing is left for its destructor to do.
-        self._process.returncode = 0
-
-    def _message(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read().strip().rsplit(b"\n", 1)
-        return message(lines[-1])
-
-
 class Daemon:
-    """The daemon of a volume."""
+    """A daemon of a volume, and the session of this process with it."""
 
-    def __init__(self, socket: str, helper: Helper | None = None) -> None:
-        self.connection = Connection(socket)
-        self.helper = helper
+    def __init__(self, volume: str, path: str, helper: subprocess.Popen[bytes] | None = None) -> None:
+        self.volume = volume
+        self.connection = Connection(path)
+        self.session = Session(path)
+        #: True if this process has changed something since it had all committed.
+        self.is_changed = False
+        #: True if it has ended, and not all that was changed is known to be committed.
+        self.is_lost = False
+        self._helper = helper
 
     def status(self) -> dict[str, Any]:
         """Returns what it tells of itself, as `weft status --json` has it."""
         status: dict[str, Any] = self.connection.get("/status")
         return status
 
+    def has_ended(self, seconds: float = 0) -> bool:
+        """True if it has ended. Waits for that so long, if there is a time; `TimeoutError` then."""
+        is_committed = self.session.is_committed(seconds)
+        if self.session.has_ended():
+            self.is_lost = not is_committed
+            self._reap(1)
+            return True
+        if seconds:
+            raise TimeoutError(errno.ETIMEDOUT, f"the daemon of {self.volume} ends, and still commits; try it again later")
+        return False
+
+    def commit(self) -> int:
+        """Has it commit all; returns the number of the last commit."""
+        told = self.connection.post("/commit")
+        self.is_changed = False
+        return int(told["commit"])
+
+    def leave(self) -> None:
+        """Leaves it once all is committed. Raises `WeftError` if that fails."""
+        was_changed = self.is_changed
+        try:
+            if was_changed and not self.session.has_ended():
+                with contextlib.suppress(Gone):
+                    self.commit()
+        finally:
+            failed = self.session.leave(ENDING_MAX)
+            self._reap(0 if self.session.is_daemon_there() else 1)
+        if failed is not None and was_changed:
+            raise WeftError(f"not all changes of {self.volume} could be committed: {failed}")
+
+    def forget(self) -> None:
+        """Lets go of it in a process that was forked: it is the parent's."""
+        self.session.forget()
+        if self._helper is not None:
+            # Nothing is left for its destructor to do.
+            self._helper.returncode = 0
+
+    def _reap(self, seconds: float) -> None:
+        """Has the system forget the process of a helper that has ended."""
+        if self._helper is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._helper.wait(seconds)
+
+
+class Volume:
+    """The daemon of one volume, as far as there is one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.daemon: Daemon | None = None
+
 
 _lock = threading.Lock()
-_daemons: dict[str, Daemon] = {}
+_volumes: dict[str, Volume] = {}
+#: Ends of pipes by which helpers know that the process which starts them is there.
+_inputs: set[int] = set()
 
 
-def use(volume: str) -> Daemon:
-    """Returns the daemon of a volume, and starts a helper if it has none."""
+def use(volume: str, not_this: Daemon | None = None) -> Daemon:
+    """Returns the daemon of a volume, and starts a helper if it has none.
+
+    Args:
+        volume: the volume.
+        not_this: a daemon that does not listen any more; its end is waited for.
+
+    Raises `OSError` once if a daemon has ended and changes of this process may be lost with it.
+    """
     with _lock:
-        if volume not in _daemons:
-            _daemons[volume] = _found(volume)
-        return _daemons[volume]
+        known = _volumes.setdefault(volume, Volume())
+    with known.lock:
+        last = known.daemon
+        if last is not None and last.has_ended(ENDING_MAX if last is not_this else 0):
+            known.daemon = None
+            if last.is_lost and last.is_changed:
+                raise lost(volume)
+        if known.daemon is None:
+            known.daemon = _found(volume)
+        return known.daemon
 
 
-def renewed(volume: str, ended: Daemon) -> Daemon:
-    """Returns the daemon of a volume whose daemon before has ended."""
-    with _lock:
-        if _daemons.get(volume) is ended:
-            del _daemons[volume]
-    return use(volume)
+def lost(volume: str) -> OSError:
+    """Returns the error of changes that may be lost."""
+    why = "its daemon was killed: what was changed and not committed since may be lost; look, and do it again"
+    return OSError(errno.EIO, why, volume)
 
 
 def release(volume: str) -> None:
-    """Ends the helper of a volume, if it is of this process, once all is committed."""
+    """Leaves the daemon of a volume once all is committed. Raises `WeftError` if that fails."""
     with _lock:
-        daemon = _daemons.pop(volume, None)
-        if daemon is not None and daemon.helper is not None:
-            daemon.helper.end()
+        known = _volumes.get(volume)
+    if known is None:
+        return
+    with known.lock:
+        left, known.daemon = known.daemon, None
+        if left is not None:
+            left.leave()
 
 
 def _found(volume: str) -> Daemon:
+    """Returns a daemon that has the volume, or else a new helper."""
     until = time.monotonic() + BUSY_MAX
     while True:
-        for status in value(["status", "--json", "--", volume], codes=(0, 1)):
-            if status.get("error") and "socket" not in status:
-                raise WeftError(f"the daemon of {volume} does not answer: {status['error']}")
-            if status.get("as_of") is None and "socket" in status:
-                return Daemon(str(status["socket"]))
         try:
-            helper = Helper(volume)
-            return Daemon(helper.socket, helper)
-        except WeftError as error:
+            path = _path_of_running(volume)
+            return Daemon(volume, path) if path is not None else _started(volume)
+        except (Gone, Ending, WeftError) as error:
             # Another process may have been quicker, or is about to leave it.
-            if "in use" not in str(error) or time.monotonic() > until:
+            is_busy = isinstance(error, (Gone, Ending)) or "in use" in str(error)
+            if not is_busy or time.monotonic() > until:
                 raise
         time.sleep(BUSY_AGAIN)
 
 
+def _path_of_running(volume: str) -> str | None:
+    for status in value(["status", "--json", "--", volume], codes=(0, 1)):
+        if status.get("error") and "socket" not in status:
+            raise WeftError(f"the daemon of {volume} does not answer: {status['error']}")
+        if status.get("as_of") is None and "socket" in status:
+            return str(status["socket"])
+    return None
+
+
+def _started(volume: str) -> Daemon:
+    """Starts a helper."""
+    if "://" not in volume and os.path.sep in volume and not os.path.exists(volume):
+        raise FileNotFoundError(errno.ENOENT, "there is no volume", volume)
+    with tempfile.TemporaryFile() as log:
+        stays, ends = os.pipe()
+        _inputs.add(ends)
+        try:
+            # Ctrl-C at a terminal is for this process alone, which leaves the helper when it likes.
+            helper = subprocess.Popen(
+                [program(), "serve", "--socket", "--until-unused", "--json", "--", volume],
+                stdin=stays,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+            os.close(stays)
+            stays = -1
+            assert helper.stdout is not None
+            with helper.stdout as output:
+                line = output.readline() if select.select([output], [], [], START_MAX)[0] else None
+            if line is None:
+                helper.kill()
+                helper.wait()
+                why = f"it has not answered within {START_MAX:.0f} seconds"
+                raise WeftError(f"'weft serve' cannot open {volume}: {why}", errno.ETIMEDOUT)
+            if not line:
+                helper.wait()
+                log.seek(0)
+                raise WeftError(message(log.read().strip().rsplit(b"\n", 1)[-1]))
+            # From here on it is the session that keeps it.
+            return Daemon(volume, str(json.loads(line)["socket"]), helper)
+        finally:
+            _inputs.discard(ends)
+            os.close(ends)
+            if stays >= 0:
+                os.close(stays)
+
+
 def _end_all() -> None:
-    for volume in list(_daemons):
-        release(volume)
+    for volume in list(_volumes):
+        try:
+            release(volume)
+        except OSError as error:
+            print(f"weftfs: {error}", file=sys.stderr)
 
 
 def _after_fork() -> None:
     global _lock
     _lock = threading.Lock()
-    for daemon in _daemons.values():
-        if daemon.helper is not None:
-            daemon.helper.forget()
-    _daemons.clear()
+    for known in _volumes.values():
+        if known.daemon is not None:
+            known.daemon.forget()
+    _volumes.clear()
+    for end in _inputs:
+        os.close(end)
+    _inputs.clear()
 
 
 atexit.register(_end_all)

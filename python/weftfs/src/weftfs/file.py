@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 import os
-import secrets
 from typing import TYPE_CHECKING, Any
 
 from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
@@ -12,24 +13,35 @@ from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
 if TYPE_CHECKING:
     from .filesystem import WeftFileSystem
 
-__all__ = ["WeftFile"]
+__all__ = ["MODES", "WeftFile"]
+
+#: Modes in which a file is opened, without `t` or `+`.
+MODES = ("rb", "wb", "ab", "xb")
+
+#: Most bytes that are appended in one step.
+APPENDED_BYTES_MAX = 256 << 10
 
 
 class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
-    """A file that is read, or written from its beginning (`wb`, `xb`) or its end (`ab`).
+    """A file that is read, or written from its beginning (`wb`, `xb`) or at its end (`ab`).
 
     Bytes that are written are in the volume when a block is full, at `flush()` and at `close()`. They
-    survive a crash once they are committed: within a second, or with `WeftFileSystem.commit()`. In a transaction of fsspec, or with `autocommit=False`, the file
-    gets its name in one step, when that is committed.
+    survive a crash once they are committed: within a second, or with `WeftFileSystem.commit()`.
+    Bytes that are appended go wherever the file ends by then, in pieces of whole lines of 256 KiB
+    together at most: those of several processes do not mix. In a transaction of fsspec, or with
+    `autocommit=False`, the file gets its name in one step, when that is committed.
+
+    If the daemon is killed meanwhile, all further writes and `close()` fail: what was written before
+    may be lost.
     """
 
     fs: WeftFileSystem
 
     def __init__(self, fs: WeftFileSystem, path: str, mode: str = "rb", autocommit: bool = True, **kwargs: Any) -> None:
         self._id = ""
-        self._place = path
         # The place of what is buffered.
         self._start = 0
+        self._replaces: dict[str, Any] | None = None
         if mode == "rb":
             told = fs._attributes(path)
             if told["kind"] == "directory":
@@ -41,22 +53,63 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
             # Asked for already.
             self.details = fs._details(path, told)
             return
+        # Before it is made: from here on nothing may get lost.
+        self._daemon = fs._daemon()
         if autocommit:
-            exists = {"ab": "take", "xb": "fail"}.get(mode)
+            told = fs._create(path, {"ab": "take", "xb": "fail"}.get(mode))
+            self._id = told["id"]
+            self._start = told["size"] if mode == "ab" else 0
         else:
-            exists = "fail"
-            directory, _, name = path.rpartition("/")
-            self._place = f"{directory}/.{name[:200]}.{secrets.token_hex(8)}.part"
-            if mode == "xb" and fs.exists(path):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        told = fs._create(self._place, exists)
-        self._id = told["id"]
-        if mode == "ab":
-            if not autocommit and fs.exists(path):
-                self._start = fs._copy_content(fs._attributes(path), told)
-            elif autocommit:
-                self._start = told["size"]
+            self._replaces = fs._replacement(path, "fail" if mode == "xb" else None)
+            self._id = self._replaces["file"]["id"]
+            if mode == "ab":
+                self._start = self._copied_before()
         self.loc = self._start
+
+    @property
+    def name(self) -> str:
+        """The path of the file in its volume."""
+        return str(self.path)
+
+    def seekable(self) -> bool:
+        """True: files that are written can be written anywhere, unless they are appended to."""
+        return True
+
+    def seek(self, loc: int, whence: int = io.SEEK_SET) -> int:
+        """Goes to a place; of a file that is appended to, where it is said to be alone."""
+        if self.mode == "rb":
+            return int(super().seek(loc, whence))
+        self.flush()
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.loc, io.SEEK_END: self._size()}.get(whence)
+        if base is None:
+            raise ValueError(f"whence is {whence}: it must be 0, 1 or 2")
+        if base + loc < 0:
+            raise ValueError(f"{base + loc} is before the start of the file")
+        self.loc = base + loc
+        if self.mode != "ab":
+            self._start = self.loc
+        return int(self.loc)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Cuts the file off at `size` or where it is, or extends it by zeros."""
+        if self.mode == "rb":
+            raise io.UnsupportedOperation("the file is open for reading")
+        self.flush()
+        size = int(self.loc) if size is None else size
+        self.fs._set(self.path, {"id": self._id, "size": size}, self._daemon)
+        return size
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """Returns the next line, or as many bytes of it."""
+        line: bytes = self.readuntil(b"\n")
+        if size is not None and 0 <= size < len(line):
+            self.seek(size - len(line), io.SEEK_CUR)
+            line = line[:size]
+        return line
+
+    def readlines(self, hint: int | None = -1) -> list[bytes]:
+        """Returns the lines that are left; of more than `hint` bytes, if that is positive, no more."""
+        return io.IOBase.readlines(self, -1 if hint is None else hint)
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         try:
@@ -72,22 +125,73 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         """Writes what is buffered to the volume."""
         if self.closed:
             raise ValueError("Flush on closed file")
-        if self.mode == "rb" or self.buffer.tell() == 0:
+        if self.mode == "rb":
             return
-        with self.buffer.getbuffer() as gathered:
-            self.fs._write(self._id, self._start, gathered, self.path)
-            self._start += len(gathered)
-        self.buffer.seek(0)
-        self.buffer.truncate()
+        if self.buffer.tell() == 0:
+            self.fs._none_lost(self._daemon, self.path)
+            return
+        written = 0
+        try:
+            with self.buffer.getbuffer() as gathered:
+                for piece in self._pieces(gathered):
+                    place: dict[str, str | int | bytes] = {"append": ""} if self._appends() else {"offset": self._start}
+                    self.fs._write(self._id, place, piece, self.path, self._daemon)
+                    self._start += len(piece)
+                    written += len(piece)
+        finally:
+            # What is written is not written again.
+            rest = self.buffer.getvalue()[written:]
+            self.buffer.seek(0)
+            self.buffer.truncate()
+            self.buffer.write(rest)
+
+    def _appends(self) -> bool:
+        # Nobody else knows one that has no name yet.
+        return self.mode == "ab" and self._replaces is None
+
+    def _pieces(self, gathered: memoryview) -> list[memoryview]:
+        """Cuts what is buffered into what is written in one request each."""
+        bytes_max = APPENDED_BYTES_MAX if self._appends() else self.fs.request_bytes
+        pieces = []
+        while len(gathered) > bytes_max:
+            lines = bytes(gathered[:bytes_max]).rfind(b"\n") + 1 if self._appends() else 0
+            pieces.append(gathered[: lines or bytes_max])
+            gathered = gathered[lines or bytes_max :]
+        return [*pieces, gathered]
+
+    def _size(self) -> int:
+        return int(self.fs._attributes_by_id(self._id, self.path)["size"])
+
+    def _copied_before(self) -> int:
+        """Copies what the file is that this one replaces; returns how many bytes."""
+        before = self.fs._pending.get(self.path)
+        assert self._replaces is not None
+        if before is not None:
+            if not before.closed:
+                before.flush()
+            return self.fs._copy_content(before._id, self._id, self.path, self._daemon)
+        try:
+            there = self.fs._attributes(self.path)
+        except FileNotFoundError:
+            return 0
+        return self.fs._copy_content(there["id"], self._id, self.path, self._daemon)
 
     def commit(self) -> None:
         """Gives a file its name that was opened with `autocommit=False`."""
-        if not self.autocommit and self._place != self.path:
-            self.fs._rename(self._place, self.path)
-            self._place = self.path
+        if self._replaces is not None:
+            self.fs._none_lost(self._daemon, self.path)
+            self.fs._take_place(self._replaces, self.path, self.mode == "xb", self._daemon)
+            self._replaces = None
+            self._is_decided()
 
     def discard(self) -> None:
         """Removes a file that was opened with `autocommit=False`."""
-        if not self.autocommit and self._place != self.path:
-            self.fs._remove(self._place)
-            self._place = self.path
+        if self._replaces is not None:
+            with contextlib.suppress(FileNotFoundError):
+                self.fs._remove_in(self._replaces["in"], bytes.fromhex(self._replaces["name"]), self.path)
+            self._replaces = None
+            self._is_decided()
+
+    def _is_decided(self) -> None:
+        if self.fs._pending.get(self.path) is self:
+            del self.fs._pending[self.path]

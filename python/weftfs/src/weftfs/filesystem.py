@@ -9,18 +9,21 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
+from fsspec.callbacks import DEFAULT_CALLBACK  # type: ignore[import-untyped]
 from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from . import daemon, program, volumes
-from .connection import Connection, Gone
-from .file import WeftFile
+from .connection import Connection, Gone, Query
+from .file import MODES, WeftFile
 
 __all__ = ["WeftFileSystem"]
 
 T = TypeVar("T")
 
-#: Bytes of one request, each way.
-REQUEST_BYTES = 64 << 20
+#: Options that fsspec gives to all file systems.
+OPTIONS = frozenset(
+    ("asynchronous", "loop", "skip_instance_cache", "use_listings_cache", "listings_expiry_time", "max_paths")
+)
 
 #: Kinds of inodes as fsspec calls them; others are `other`.
 TYPES = {"file": "file", "directory": "directory", "symbolic link": "link"}
@@ -60,6 +63,8 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
     root_marker = "/"
     cachable = True
     blocksize = 1 << 20
+    #: Bytes of one request, each way.
+    request_bytes = 64 << 20
 
     def __init__(
         self,
@@ -69,15 +74,20 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         super().__init__(volume=volume, at=at, auto_mkdir=auto_mkdir, **options)
+        if unknown := sorted(set(options) - OPTIONS):
+            raise TypeError(f"WeftFileSystem has no option {unknown[0]!r}: it has 'volume', 'at' and 'auto_mkdir'")
         if volume is None:
             raise ValueError("name a volume: weft://VOLUME/PATH, or volume=VOLUME")
         #: The volume, as commands of `weft` take it.
         self.volume = volumes.absolute(os.fspath(volume))
         self.moment = at
         self.auto_mkdir = auto_mkdir
-        self._root = b""
-        if at is not None:
-            self._root = self._root_at(at)
+        # Files of the transaction that goes on, by the path that each is to have; of more than one the last.
+        self._pending: dict[str, WeftFile] = {}
+        self._strip_protocol = self._path_here  # type: ignore[method-assign]
+        self._commit = None if at is None else self._commit_at(at)
+        # Where paths begin.
+        self._top: Query = {} if self._commit is None else {"at": b"@%d" % self._commit}
 
     # What fsspec asks of each file system.
 
@@ -86,6 +96,19 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
         return volumes.split(os.fspath(path))[1]
+
+    def _path_here(self, path: Any) -> Any:
+        """Returns a path in this volume. Raises `ValueError` for a URL of another one."""
+        if isinstance(path, list):
+            return [self._path_here(one) for one in path]
+        volume, path = volumes.split(os.fspath(path))
+        if volume is not None and not volumes.is_same(volume, self.volume):
+            raise ValueError(f"{path} is asked of the volume {volume}, and this is {self.volume}")
+        return path
+
+    def __repr__(self) -> str:
+        at = "" if self._commit is None else f", at='@{self._commit}'"
+        return f"WeftFileSystem({self.volume!r}{at})"
 
     @classmethod
     def _parent(cls, path: str) -> str:
@@ -175,29 +198,33 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def rm(self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None) -> None:
         """Removes files, and with `recursive` directories with all in them. Of symbolic links it
-        removes the link alone."""
+        removes the link alone. Names are taken as they are: `*`, `?` and `[` stand for nothing else."""
         if maxdepth is not None:
-            super().rm(path, recursive=recursive, maxdepth=maxdepth)
-            return
+            raise NotImplementedError("rm() removes a directory with all in it, and knows no maxdepth")
         named = [path] if isinstance(path, (str, os.PathLike)) else path
         for one in named:
-            for found in self.expand_path(one) if is_pattern(str(one)) else [self._strip_protocol(one)]:
-                self._remove_all(found, recursive)
+            self._remove_all(self._strip_protocol(one), recursive)
 
     def _remove_all(self, path: str, recursive: bool) -> None:
-        if self._attributes(path, link=True)["kind"] != "directory":
-            self._remove(path)
+        # By the ids of directories: nobody who moves one meanwhile leads this elsewhere.
+        above, name = self._entry(path)
+        told = self._attributes_in(above, name, path) if name else self._attributes(path)
+        if told["kind"] != "directory":
+            self._remove_in(above, name, path)
             return
         if not recursive:
             raise IsADirectoryError(errno.EISDIR, "it is a directory: remove it with recursive=True", path)
-        for name, entry in list(self._entries(path)):
+        self._remove_below(told["id"], path)
+        if name:
+            self._remove_in(above, name, path, directory=True)
+
+    def _remove_below(self, directory: str, path: str) -> None:
+        for name, entry in list(self._listed({"id": directory}, path)):
             below = path.rstrip("/") + "/" + name
-            if entry.get("kind") == "directory":
-                self._remove_all(below, recursive)
-            else:
-                self._remove(below)
-        if path != "/":
-            self._remove(path, directory=True)
+            is_directory = entry.get("kind") == "directory"
+            if is_directory:
+                self._remove_below(entry["id"], below)
+            self._remove_in(directory, os.fsencode(name), below, directory=is_directory)
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copies a file by sharing its blocks; of a directory, makes one of that name."""
@@ -206,16 +233,20 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if source["kind"] == "directory":
             self.makedirs(path2, exist_ok=True)
             return
-        if self.exists(path2) and self._attributes(path2)["id"] == source["id"]:
+        used = self._daemon()
+        target = self._create(path2, "take", source["mode"] & 0o777)
+        if target["id"] == source["id"]:
             raise OSError(errno.EINVAL, "both are the same file", path1, None, path2)
-        self._copy_content(source, self._create(path2, None))
+        if target["size"]:
+            self._set(path2, {"id": target["id"], "size": 0}, used)
+        self._copy_content(source["id"], target["id"], path2, used)
 
     def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         """Moves a file, or a directory with all in it, in one step: over a file that is there, and
-        into a directory that is there."""
-        if is_pattern(path1) or maxdepth is not None:
-            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
-            return
+        into a directory that is there. Names are taken as they are."""
+        if maxdepth is not None:
+            raise NotImplementedError("mv() moves a directory with all in it, and knows no maxdepth")
+        path1, path2 = os.fspath(path1), os.fspath(path2)
         into = path2.endswith("/")
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if into or self.isdir(path2):
@@ -228,8 +259,12 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Makes an empty file; of one that is there, sets the time of change, and truncates it
         unless `truncate` is false."""
         path = self._strip_protocol(path)
-        told = self._create(path, None if truncate else "take")
-        self._ask(lambda link: link.post("/files/set", {"id": told["id"], "mtime": "now"}), path)
+        used = self._daemon()
+        try:
+            told = self._create(path, None if truncate else "take")
+        except IsADirectoryError:
+            told = self._attributes(path)
+        self._set(path, {"id": told["id"], "mtime": "now"}, used)
 
     def created(self, path: str) -> datetime:
         """Returns the time at which a file was made, in UTC."""
@@ -260,9 +295,23 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         """Makes a file of these bytes; with the mode `create`, only if there is none."""
-        path = self._strip_protocol(path)
-        told = self._create(path, "fail" if mode == "create" else None)
-        self._write(told["id"], 0, memoryview(value).cast("B"), path)
+        # Before anything is made: it may have none.
+        data = memoryview(value).cast("B")
+        with self.open(path, "xb" if mode == "create" else "wb") as file:
+            file.write(data)
+
+    def put_file(
+        self, lpath: Any, rpath: Any, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **kwargs: Any
+    ) -> None:
+        """Copies a file from outside; with the mode `create`, only if there is none of this path."""
+        if os.path.isdir(lpath):
+            self.makedirs(rpath, exist_ok=True)
+            return
+        with open(lpath, "rb") as source, self.open(rpath, "xb" if mode == "create" else "wb") as target:
+            callback.set_size(os.fstat(source.fileno()).st_size)
+            while piece := source.read(self.blocksize):
+                target.write(piece)
+                callback.relative_update(len(piece))
 
     def _open(
         self,
@@ -273,7 +322,9 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         cache_options: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> WeftFile:
-        return WeftFile(
+        if mode not in MODES:
+            raise ValueError(f"a file cannot be opened in mode {mode!r}: it can in {', '.join(MODES)}, and without 'b' as text")
+        file = WeftFile(
             self,
             self._strip_protocol(path),
             mode=mode,
@@ -282,12 +333,33 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
             cache_options=cache_options,
             **kwargs,
         )
+        if mode != "rb" and not autocommit:
+            self._pending[file.path] = file
+        return file
 
     def chmod(self, path: str, mode: int) -> None:
         """Sets the permissions of a file."""
         path = self._strip_protocol(path)
-        query: dict[str, str | int | bytes] = {"path": self._path(path), "mode": format(mode, "o")}
-        self._ask(lambda link: link.post("/files/set", query), path)
+        self._set(path, {**self._of(path), "mode": format(mode, "o")}, self._daemon())
+
+    def chown(self, path: str, uid: int | None = None, gid: int | None = None) -> None:
+        """Sets owner and group of a file, by their numbers."""
+        path = self._strip_protocol(path)
+        owner: Query = {name: number for name, number in (("uid", uid), ("gid", gid)) if number is not None}
+        self._set(path, {**self._of(path), **owner}, self._daemon())
+
+    def symlink(self, target: str, path: str) -> None:
+        """Makes a symbolic link, which leads to `target` from where it lies."""
+        path = self._strip_protocol(path)
+        query: Query = {**self._of(path), "target": os.fsencode(target)}
+        self._with_parents(path, lambda: self._change("/files/symlink", query, path))
+
+    def islink(self, path: str) -> bool:
+        """True if there is a symbolic link at `path`."""
+        try:
+            return bool(self._attributes(self._strip_protocol(path), link=True)["kind"] == "symbolic link")
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def sign(self, path: str, expiration: int = 100, **kwargs: Any) -> str:
         """Is nothing that a volume has: raises `NotImplementedError`."""
@@ -298,7 +370,7 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def commit(self) -> int:
         """Commits all changes so far; returns the number of the last commit. What was changed
         before survives a crash, and is a moment of its own where history is kept."""
-        return int(self._ask(lambda link: link.post("/commit"))["commit"])
+        return self._asked(daemon.Daemon.commit)
 
     def close(self) -> None:
         """Commits all and leaves the volume, for others to use, if this process alone has it. The
@@ -308,8 +380,8 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
     @property
     def commit_number(self) -> int:
         """The number of the commit that is shown: of the moment, or else the last one."""
-        if self._root:
-            return int(os.fsdecode(self._root).rpartition("@")[2])
+        if self._commit is not None:
+            return self._commit
         return int(self.status()["commit"])
 
     def at(self, moment: str) -> WeftFileSystem:
@@ -329,14 +401,14 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def digest(self, path: str = "/") -> str:
         """Returns the digest of a file or directory, in hexadecimal: of a file BLAKE3 of its bytes,
         as b3sum prints it."""
-        self._commit_before()
+        self._commit_before(path)
         told = program.value(["digest", "--json", f"--at={self._at()}", "--", self._subject(path)])
         return str(told[0]["digest"])
 
     def prove(self, path: str, directory: str = "/") -> str:
         """Returns a proof that a directory of its digest holds the file or directory `path`, which
         anybody can verify who has `weft`."""
-        self._commit_before()
+        self._commit_before(path)
         top = self._strip_protocol(directory).rstrip("/")
         path = self._strip_protocol(path)
         if not path.startswith(top + "/"):
@@ -386,6 +458,8 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         brings it to another path. Returns what has changed, or would with `dry_run`."""
         self._writable()
         self._commit_before()
+        if to is not None and self.auto_mkdir and not dry_run:
+            self.makedirs(self._parent(to), exist_ok=True)
         options = [f"--to={self._strip_protocol(to).lstrip('/')}"] if to is not None else []
         options += ["--dry-run"] if dry_run else []
         told: dict[str, Any] = program.value(["restore", "--json", f"--at={at}", *options, "--", self._subject(path)])
@@ -432,33 +506,73 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         for offset in range(0, told["size"], self.blocksize):
             yield self._read(told["id"], offset, min(self.blocksize, told["size"] - offset), path)
 
+    def _daemon(self) -> daemon.Daemon:
+        return daemon.use(self.volume)
+
     def _ask(self, question: Callable[[Connection], T], *paths: str) -> T:
-        """Asks the daemon, and once again another one if it has ended. Errors name the paths."""
-        used = daemon.use(self.volume)
+        """Asks the daemon, and another one if that has ended. Errors name the paths."""
+        return self._asked(lambda used: question(used.connection), *paths)
+
+    def _asked(self, question: Callable[[daemon.Daemon], T], *paths: str) -> T:
+        used = self._daemon()
         try:
             try:
-                return question(used.connection)
+                return question(used)
             except Gone:
-                return question(daemon.renewed(self.volume, used).connection)
+                return question(daemon.use(self.volume, not_this=used))
         except OSError as error:
             if error.filename is not None or error.errno is None or not paths:
                 raise
             names = (paths[0], None, paths[1]) if len(paths) > 1 else (paths[0],)
             raise OSError(error.errno, error.strerror, *names) from None
 
-    def _path(self, path: str) -> bytes:
-        """Returns a path as the daemon takes it."""
-        return self._root + os.fsencode(path)
+    def _change(
+        self, target: str, query: Query, *paths: str, body: Any = b"", since: daemon.Daemon | None = None
+    ) -> dict[str, Any]:
+        """Has the daemon change something; not if what was changed since another one is lost."""
+
+        def asked(used: daemon.Daemon) -> dict[str, Any]:
+            if since is not None:
+                self._none_lost(since, paths[0])
+            used.is_changed = True
+            told: dict[str, Any] = used.connection.post(target, query, body)
+            return told
+
+        return self._asked(asked, *paths)
+
+    def _none_lost(self, since: daemon.Daemon, path: str) -> None:
+        """Raises `OSError` if what was changed at a daemon may be lost."""
+        if since.is_lost or since.session.has_ended() and since.has_ended() and since.is_lost:
+            raise daemon.lost(path)
+
+    def _of(self, path: str) -> Query:
+        """Returns the query of a path."""
+        return {**self._top, "path": os.fsencode(path)}
+
+    def _entry(self, path: str) -> tuple[str, bytes]:
+        """Returns the id of the directory that a name is in, and the name; that of the root has none."""
+        return self._attributes(self._parent(path))["id"], os.fsencode(path.rpartition("/")[2])
 
     def _attributes(self, path: str, link: bool = False) -> dict[str, Any]:
-        query: dict[str, str | int | bytes] = {"path": self._path(path)}
+        query = self._of(path)
         if link:
             query["link"] = ""
         told: dict[str, Any] = self._ask(lambda link: link.get("/files/attributes", query), path)
         return told
 
+    def _attributes_by_id(self, id: str, path: str) -> dict[str, Any]:
+        told: dict[str, Any] = self._ask(lambda link: link.get("/files/attributes", {"id": id}), path)
+        return told
+
+    def _attributes_in(self, directory: str, name: bytes, path: str) -> dict[str, Any]:
+        query: Query = {"in": directory, "path": name, "link": ""}
+        told: dict[str, Any] = self._ask(lambda link: link.get("/files/attributes", query), path)
+        return told
+
     def _entries(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        query: dict[str, str | int | bytes] = {"path": self._path(path)}
+        return self._listed(self._of(path), path)
+
+    def _listed(self, query: Query, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         while True:
             page = self._ask(lambda link: link.get("/files/entries", query), path)
             fields = page["fields"]
@@ -498,34 +612,48 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Returns bytes of a file: fewer than `length` only where it ends."""
 
         def piece(at: int, count: int) -> bytes:
-            query: dict[str, str | int | bytes] = {"id": id, "offset": at, "length": count}
+            query: Query = {"id": id, "offset": at, "length": count}
             return self._ask(lambda link: link.content(query), path)
 
-        if length <= REQUEST_BYTES:
+        if length <= self.request_bytes:
             return piece(offset, length) if length > 0 else b""
         pieces: list[bytes] = []
         while length > 0:
-            pieces.append(piece(offset, min(length, REQUEST_BYTES)))
+            pieces.append(piece(offset, min(length, self.request_bytes)))
             if not pieces[-1]:
                 break
             offset += len(pieces[-1])
             length -= len(pieces[-1])
         return b"".join(pieces)
 
-    def _write(self, id: str, offset: int, data: memoryview, path: str) -> None:
-        for at in range(0, len(data), REQUEST_BYTES):
-            piece = data[at : at + REQUEST_BYTES]
-            query: dict[str, str | int | bytes] = {"id": id, "offset": offset + at}
-            self._ask(lambda link: link.post("/files/write", query, piece), path)
+    def _write(self, id: str, place: Query, data: memoryview, path: str, since: daemon.Daemon) -> None:
+        self._change("/files/write", {"id": id, **place}, path, body=data, since=since)
 
-    def _create(self, path: str, exists: str | None) -> dict[str, Any]:
-        query: dict[str, str | int | bytes] = {"path": self._path(path), "umask": format(umask(), "o")}
+    def _create(self, path: str, exists: str | None, mode: int | None = None) -> dict[str, Any]:
+        query: Query = {**self._of(path), "umask": format(umask(), "o")}
         if exists is not None:
             query["exists"] = exists
-        told: dict[str, Any] = self._with_parents(
-            path, lambda: self._ask(lambda link: link.post("/files/create", query), path)
-        )
-        return told
+        if mode is not None:
+            query["mode"] = format(mode, "o")
+        return self._with_parents(path, lambda: self._change("/files/create", query, path))
+
+    def _replacement(self, path: str, exists: str | None) -> dict[str, Any]:
+        """Makes an empty file that is to take the place of one that is there or not."""
+        query: Query = {**self._of(path), "umask": format(umask(), "o")}
+        if exists is not None:
+            query["exists"] = exists
+        return self._with_parents(path, lambda: self._change("/files/replace", query, path))
+
+    def _take_place(self, replacement: dict[str, Any], path: str, is_new: bool, since: daemon.Daemon) -> None:
+        """Gives such a file its name; if it `is_new`, only if none has that."""
+        names = {name: bytes.fromhex(replacement[name]) for name in ("name", "over")}
+        query: Query = {"in": replacement["in"], "path": names["name"], "to": names["over"]}
+        if is_new:
+            query["exists"] = "fail"
+        self._change("/files/rename", query, path, since=since)
+
+    def _set(self, path: str, query: Query, since: daemon.Daemon) -> None:
+        self._change("/files/set", query, path, since=since)
 
     def _with_parents(self, path: str, make: Callable[[], T]) -> T:
         """Has something made at `path`, and directories above it first, if they are missing and
@@ -533,70 +661,69 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         try:
             return make()
         except FileNotFoundError:
-            parent = self._parent(path)
-            if not self.auto_mkdir:
+            if not self.auto_mkdir or self._top:
                 raise
             # Another thread may have made them meanwhile.
-            self.makedirs(parent, exist_ok=True)
+            self.makedirs(self._parent(path), exist_ok=True)
             return make()
 
     def _make_directory(self, path: str) -> None:
-        query: dict[str, str | int | bytes] = {"path": self._path(path), "umask": format(umask(), "o")}
-        self._ask(lambda link: link.post("/files/make-directory", query), path)
+        self._change("/files/make-directory", {**self._of(path), "umask": format(umask(), "o")}, path)
 
     def _remove(self, path: str, directory: bool = False) -> None:
-        query: dict[str, str | int | bytes] = {"path": self._path(path)}
+        query = self._of(path)
         if directory:
             query["directory"] = ""
-        self._ask(lambda link: link.post("/files/remove", query), path)
+        self._change("/files/remove", query, path)
+
+    def _remove_in(self, above: str, name: bytes, path: str, directory: bool = False) -> None:
+        """Removes an entry of the directory of this id; `path` is for messages."""
+        query: Query = {"in": above, "path": name}
+        if directory:
+            query["directory"] = ""
+        self._change("/files/remove", query, path)
 
     def _rename(self, path: str, to: str) -> None:
-        query: dict[str, str | int | bytes] = {"path": self._path(path), "to": self._path(to)}
-        self._ask(lambda link: link.post("/files/rename", query), path, to)
+        self._change("/files/rename", {**self._of(path), "to": os.fsencode(to)}, path, to)
 
-    def _copy_content(self, source: dict[str, Any], target: dict[str, Any]) -> int:
+    def _copy_content(self, source: str, target: str, path: str, since: daemon.Daemon) -> int:
         """Copies all of a file over an empty one; returns how many bytes."""
         offset = 0
         while True:
-            query: dict[str, str | int | bytes] = {"from": source["id"], "to": target["id"], "offset": offset}
-            copied = self._ask(lambda link: link.post("/files/copy", query))["copied"]
+            query: Query = {"from": source, "to": target, "offset": offset}
+            copied = int(self._change("/files/copy", query, path, since=since)["copied"])
             if copied == 0:
                 return offset
             offset += copied
 
     # The past.
 
-    def _root_at(self, moment: str) -> bytes:
-        """Returns the path of the volume as of a moment, which stays that commit."""
-        name = os.fsencode(moment)
-        if b"/" in name or name in (b"", b".", b".."):
-            raise ValueError(f"{moment!r} is no moment: give a commit (@1234), a time, or a snapshot's name")
-        path = b"/.weft/at/" + name
-        query: dict[str, str | int | bytes] = {"path": path, "link": ""}
-        told = self._ask(lambda link: link.get("/files/attributes", query), f"{self.volume} at {moment}")
-        if "target" in told:
-            name = os.fsencode(as_name(told["target"]))
-        elif not name.startswith(b"@"):
-            # A snapshot, which may be renamed.
-            snapshots = program.value(["snapshot", "list", "--json", "--", self.volume])
-            commits = [snapshot["commit"] for snapshot in snapshots if snapshot["name"] == moment]
-            name = b"@%d" % commits[0] if commits else name
-        return b"/.weft/at/" + name
+    def _commit_at(self, moment: str) -> int:
+        """Returns the commit that a moment stands for."""
+        try:
+            return int(self._ask(lambda link: link.get("/files/moment", {"at": os.fsencode(moment)}))["commit"])
+        except OSError as error:
+            if error.errno == errno.EINVAL:
+                raise ValueError(error.strerror) from None
+            raise
 
     def _at(self) -> str:
         """Returns the moment, as commands take it."""
-        return f"@{self.commit_number}" if self._root else "now"
+        return "now" if self._commit is None else f"@{self._commit}"
 
     def _subject(self, path: str) -> str:
         """Returns a path in the volume as commands take it."""
         return f"{self.volume}:{self._strip_protocol(path).lstrip('/')}"
 
     def _writable(self) -> None:
-        if self._root:
+        if self._commit is not None:
             raise OSError(errno.EROFS, "the past cannot be changed", self.fsid)
 
-    def _commit_before(self) -> None:
-        """Has what was changed so far be seen by a command, which reads what is committed."""
+    def _commit_before(self, path: str | None = None) -> None:
+        """Has what was changed so far be seen by a command, which reads what is committed. Raises
+        `FileNotFoundError` if it is to read a path that is not there."""
+        if path is not None:
+            self._attributes(self._strip_protocol(path), link=True)
         self.commit()
 
 
@@ -608,11 +735,6 @@ def as_name(told: str | dict[str, str]) -> str:
 def as_time(nanoseconds: int) -> datetime:
     """Returns a time in UTC."""
     return datetime.fromtimestamp(nanoseconds / 1e9, tz=timezone.utc)
-
-
-def is_pattern(path: str) -> bool:
-    """True if a path is a pattern of paths."""
-    return any(sign in path for sign in "*?[")
 
 
 def umask() -> int:

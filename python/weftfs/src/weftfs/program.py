@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -17,6 +18,15 @@ __all__ = ["WeftError", "output", "program", "run", "succeeds", "value"]
 
 class WeftError(OSError):
     """`weft` could not do what it was asked for; `str()` of it is its message."""
+
+    def __init__(self, why: str, number: int = errno.EIO) -> None:
+        super().__init__(number, why)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+    def __reduce__(self) -> tuple[type[WeftError], tuple[str, int]]:
+        return WeftError, (str(self), self.errno or errno.EIO)
 
 
 def program() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from urllib.parse import quote, unquote
 
@@ -26,12 +27,18 @@ def split(named: str) -> tuple[str | None, str]:
     if not rest.startswith("/"):
         volume, _, path = rest.partition("/")
         return unquote(volume) or None, normal(path)
-    parts = normal(rest).split("/")
-    for count in range(2, len(parts) + 1):
-        volume = "/".join(parts[:count])
-        if is_volume(volume):
-            return volume, normal("/".join(parts[count:]))
-    return None, normal(rest)
+    path = normal(rest)
+    above = leading(path)
+    if above is None:
+        raise FileNotFoundError(errno.ENOENT, "no part of this path is a volume, and none is mounted there", named)
+    return above, normal(path[len(above) :])
+
+
+def leading(path: str) -> str | None:
+    """Returns the first part of a path at which a volume lies or is mounted."""
+    parts = path.split("/")
+    above = ("/".join(parts[:count]) for count in range(2, len(parts) + 1))
+    return next((part for part in above if is_volume(part)), None)
 
 
 def is_volume(path: str) -> bool:
@@ -70,8 +77,14 @@ def absolute(volume: str) -> str:
     return os.path.abspath(volume) if "://" not in volume and os.path.exists(volume) else volume
 
 
+def is_same(one: str, other: str) -> bool:
+    """True if both name the same volume in the same way, or by two paths of it."""
+    one, other = absolute(one), absolute(other)
+    return one == other or os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+
+
 def url(volume: str, path: str) -> str:
     """Returns the URL of a path in a volume."""
-    if volume.startswith("/") and split(PROTOCOL + volume)[0] == volume:
+    if volume.startswith("/") and leading(volume) == volume:
         return PROTOCOL + volume + path
     return PROTOCOL + quote(volume, safe="") + path
