@@ -1,9 +1,10 @@
 //! Attacks on what links lead to, by users of a mount.
 
 use crate::fixture::{Mounted, can_mount};
-use std::fs::{self, OpenOptions};
+use rustix::fs::{Mode, OFlags, open};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use weft_fuse::SessionOptions;
 use weft_links::{LinkDefinition, Pushed, Scope, ViewKind, WithLinks};
@@ -553,9 +554,8 @@ fn a_symbolic_link_in_a_view_is_another_one_when_it_says_something_else() {
     mounted.says(ALICE, "mkdir source; ln -s public source/way");
     mounted.link_by(ALICE, "view", &view_of("/hers/source"));
     assert_eq!(mounted.says(MALLORY, "readlink view/way"), "public\n");
-    let way =
-        OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW).open(mounted.path("hers/view/way"));
-    let way = way.expect("opened");
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    let way = File::from(open(mounted.path("hers/view/way"), flags, Mode::empty()).expect("opened"));
     mounted.says(ALICE, "chmod 700 source; ln -sfn somewhere/secret source/way");
     let listed = "readlink view/way; ls -i view | cut -d ' ' -f 1 | grep -qx \"$(stat -c %i view/way)\" && echo same";
     assert_eq!(mounted.says(ALICE, listed), "somewhere/secret\nsame\n");
