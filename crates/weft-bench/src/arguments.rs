@@ -47,6 +47,17 @@ pub(crate) struct Arguments {
     /// Writes all samples and the machine's facts to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// Mounts a file system that stores nothing at this directory, and serves it until it is
+    /// unmounted or this program is ended: what FUSE itself costs, to be compared with others. Files
+    /// on it read as zeros
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) serve_nothing: Option<PathBuf>,
+    /// With --serve-nothing: takes requests over /dev/fuse, and not over io_uring
+    #[arg(long, requires = "serve_nothing")]
+    pub(crate) device: bool,
+    /// With --serve-nothing: is the process that serves, until its standard input ends
+    #[arg(long, requires = "serve_nothing", hide = true)]
+    pub(crate) until_input_ends: bool,
     /// Has this file in memory until the standard input ends: for `zerocopy`, which looks at the
     /// memory of those who do
     #[arg(long, value_name = "FILE", hide = true)]

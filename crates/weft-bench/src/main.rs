@@ -1,12 +1,14 @@
 //! Benchmarks: the same work in several directories, interleaved, as ratios to the first.
 //!
-//! Directories are given mounted: no daemon is started here. Each experiment checks that its
+//! Directories are given mounted: none is mounted here but, if asked for, one of a file system that
+//! stores nothing, which shows what FUSE itself costs. Each experiment checks that its
 //! answers are right, since a wrong fast one is worth nothing. The program `weft` that some of them
 //! run is the one beside this program.
 
 mod arguments;
 mod experiments;
 mod facts;
+mod nothing;
 mod place;
 mod report;
 mod scale;
@@ -44,6 +46,12 @@ fn weft() -> Result<PathBuf> {
 fn run(arguments: &Arguments) -> Result<()> {
     if let Some(file) = &arguments.hold {
         return experiments::hold(file);
+    }
+    if let Some(directory) = &arguments.serve_nothing {
+        return match arguments.until_input_ends {
+            false => nothing::start(directory, arguments.device),
+            true => nothing::serve(directory, arguments.device),
+        };
     }
     if let Some(processor) = arguments.client_cpu {
         facts::pin(processor)?;

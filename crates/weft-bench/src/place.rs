@@ -79,6 +79,12 @@ impl Place {
         serde_json::from_slice(&stats[..len]).ok()
     }
 
+    /// True if files keep what is written to them; those of a file system that stores nothing do
+    /// not.
+    pub(crate) fn keeps_content(&self) -> bool {
+        self.file_system() != "fuse.nothing"
+    }
+
     /// Kind of the file system, from the mount that holds it (proc_pid_mountinfo(5)).
     pub(crate) fn file_system(&self) -> String {
         let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();

@@ -19,14 +19,15 @@ mod refusing;
 mod tests;
 mod xattrs;
 
-pub(crate) use init::{Offer, Via};
+pub(crate) use init::WANTED;
 pub use refusing::{REFUSE_CHANGES, TAKE_CHANGES};
 
 use crate::latency_guard::LatencyGuard;
 use crate::notify::Notifier;
 use crate::options::{LockKeeper, SessionOptions};
 use crate::protocol::arguments::Read;
-use crate::protocol::{Body, CutShort, Header, Opcode, Reply, Request};
+use crate::protocol::{Body, CutShort, Header, Offer, Opcode, Reply, Request};
+use crate::transport::handler::{Handler, Served, Via};
 use crate::transport::scheduling::Scheduling;
 use closed::Door;
 use links::Forgetting;
@@ -74,22 +75,13 @@ impl Failure {
 
 pub(crate) type Outcome = Result<(), Failure>;
 
-/// Outcome of serving a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Served {
-    /// The reply is made, if there is one.
-    Done,
-    /// The operation would wait on a thread that must not; nothing was changed.
-    WouldBlock,
-}
-
 /// Serves requests of one mount.
 pub(crate) struct Server {
     pub(crate) vfs: Arc<Vfs>,
-    pub(crate) options: SessionOptions,
+    options: SessionOptions,
     latency_guard: Option<LatencyGuard>,
     /// Seats for the threads that serve, if they take the idle policy.
-    pub(crate) scheduling: Option<Scheduling>,
+    scheduling: Option<Scheduling>,
     /// Tells the kernel of changes that it cannot infer.
     notifier: OnceLock<Arc<Notifier>>,
     /// Locks of programs, if the volume keeps them.
@@ -112,7 +104,7 @@ pub(crate) struct Server {
     links: Arc<Forgetting>,
     personal: PersonalNodes,
     /// True if requests come over io_uring.
-    pub(crate) over_rings: AtomicBool,
+    over_rings: AtomicBool,
     /// True if another daemon has taken the volume, so this one answers nothing any more.
     has_left: AtomicBool,
     /// True if the kernel can forget all names at once.
@@ -123,6 +115,43 @@ pub(crate) struct Server {
     latencies: Box<[LatencyHistogram]>,
     /// Requests by the process that makes them.
     processes: WorkBy<u32>,
+}
+
+impl Handler for Server {
+    fn options(&self) -> &SessionOptions {
+        &self.options
+    }
+
+    fn scheduling(&self) -> Option<&Scheduling> {
+        self.scheduling.as_ref()
+    }
+
+    fn waits_for_network(&self) -> bool {
+        self.vfs.may_be_taken()
+    }
+
+    fn init(&self, offer: &Offer, via: Via, reply: &mut Reply) -> Result<(), i32> {
+        Server::init(self, offer, via, reply).map_err(|failure| failure.errno())
+    }
+
+    fn begins(&self, via: Via) {
+        self.over_rings.store(via == Via::Rings, Ordering::Relaxed);
+    }
+
+    fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Served {
+        self.serve_request(request, reply)
+    }
+
+    fn interrupted(&self, unique: u64) {
+        self.end_computing(unique);
+    }
+
+    fn ended(&self) {
+        // Threads that compute are waited for.
+        if let Ok(links) = self.vfs.links() {
+            links.stop_computing(true);
+        }
+    }
 }
 
 impl Server {
@@ -195,8 +224,7 @@ impl Server {
         all.filter(|(_, latency)| latency.count() > 0)
     }
 
-    /// Serves `request`.
-    pub(crate) fn serve(&self, request: &Request<'_>, reply: &mut Reply) -> Served {
+    fn serve_request(&self, request: &Request<'_>, reply: &mut Reply) -> Served {
         if let Some(latency_guard) = &self.latency_guard {
             latency_guard.request_came();
         }

@@ -166,12 +166,30 @@ pub fn check_mount_point(directory: &Path) -> Result<PathBuf, MountError> {
     Ok(absolute)
 }
 
+/// Kind of a file system that is mounted, as the list of mounts shows it behind `fuse.`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subtype {
+    /// A volume.
+    Weft,
+    /// One that stores nothing.
+    Nothing,
+}
+
+impl Subtype {
+    fn name(self) -> &'static str {
+        match self {
+            Subtype::Weft => "weft",
+            Subtype::Nothing => "nothing",
+        }
+    }
+}
+
 /// Mounts at `directory`, which [`check_mount_point`] gave; gives the device to serve.
-pub(crate) fn mount(directory: &Path, options: &MountOptions) -> Result<File, MountError> {
+pub(crate) fn mount(directory: &Path, subtype: Subtype, options: &MountOptions) -> Result<File, MountError> {
     if rustix::process::geteuid().is_root() {
-        mount_directly(directory, options)
+        mount_directly(directory, subtype, options)
     } else {
-        mount_by_helper(directory, options)
+        mount_by_helper(directory, subtype, options)
     }
 }
 
@@ -217,7 +235,7 @@ fn escape(path: &Path) -> Vec<u8> {
     escaped
 }
 
-fn mount_directly(directory: &Path, options: &MountOptions) -> Result<File, MountError> {
+fn mount_directly(directory: &Path, subtype: Subtype, options: &MountOptions) -> Result<File, MountError> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
     let data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions,allow_other,max_read={}",
@@ -230,11 +248,10 @@ fn mount_directly(directory: &Path, options: &MountOptions) -> Result<File, Moun
     let place = place(directory).map_err(refused)?;
     let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| refused(Error::from(ErrorKind::InvalidInput)));
     let (source, target) = (text(options.source().as_bytes())?, text(proc_path(&place).as_bytes())?);
-    let data = text(data.as_bytes())?;
+    let (kind, data) = (text(format!("fuse.{}", subtype.name()).as_bytes())?, text(data.as_bytes())?);
     // SAFETY: all pointers are to NUL-terminated strings that outlive the call.
-    let result = unsafe {
-        libc::mount(source.as_ptr(), target.as_ptr(), c"fuse.weft".as_ptr(), options.flags(), data.as_ptr().cast())
-    };
+    let result =
+        unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind.as_ptr(), options.flags(), data.as_ptr().cast()) };
     if result == 0 { Ok(device) } else { Err(refused(Error::last_os_error())) }
 }
 
@@ -255,7 +272,7 @@ fn proc_path(open: &impl AsRawFd) -> String {
     format!("/proc/self/fd/{}", open.as_raw_fd())
 }
 
-fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, MountError> {
+fn mount_by_helper(directory: &Path, subtype: Subtype, options: &MountOptions) -> Result<File, MountError> {
     let refused = |source| MountError::Refused { what: "mount at", path: directory.into(), source };
     let (ours, theirs) = UnixStream::pair().map_err(refused)?;
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).map_err(|error| refused(error.into()))?;
@@ -266,7 +283,8 @@ fn mount_by_helper(directory: &Path, options: &MountOptions) -> Result<File, Mou
         }
         list.push(OsStr::from_bytes(&[*byte]));
     }
-    list.push(format!(",subtype=weft,default_permissions,max_read={}", crate::protocol::DATA_BYTES_MAX));
+    let (kind, bytes_max) = (subtype.name(), crate::protocol::DATA_BYTES_MAX);
+    list.push(format!(",subtype={kind},default_permissions,max_read={bytes_max}"));
     for (set, option) in [
         (options.allow_other, ",allow_other"),
         (options.read_only, ",ro"),

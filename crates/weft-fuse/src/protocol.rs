@@ -3,10 +3,12 @@
 
 pub(crate) mod arguments;
 pub(crate) mod flags;
+mod handshake;
 mod opcode;
 mod reply;
 mod request;
 
+pub(crate) use handshake::Offer;
 pub(crate) use opcode::Opcode;
 pub(crate) use reply::{Reply, Valid};
 pub(crate) use request::{Body, CutShort, Header, Request};

@@ -2,23 +2,80 @@
 
 use crate::dispatch::Server;
 use crate::latency_guard::LatencyGuard;
-use crate::mount::{self, MountError, MountOptions};
+use crate::mount::{self, MountError, MountOptions, Subtype};
 use crate::notify::Notifier;
 use crate::options::SessionOptions;
 use crate::transport::device::Device;
+use crate::transport::handler::Handler;
 use crate::transport::handshake::shake_hands;
 use crate::transport::scheduling::{KeptOff, Scheduling};
 use crate::transport::uring::Rings;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use weft_vfs::{Report, Vfs};
 
-/// A volume mounted at a directory. Dropping it unmounts, unless it is unmounted already.
-pub struct Session {
+/// A directory at which requests are served. Dropping it unmounts, unless it is unmounted already.
+pub(crate) struct Mounted {
     device: Arc<Device>,
     rings: Option<Rings>,
     directory: PathBuf,
+}
+
+impl Mounted {
+    /// Begins to serve the mount at `directory`, of which `file` is the kernel's end. Requests wait
+    /// until [`Mounted::run`].
+    pub(crate) fn begin(file: Arc<File>, directory: PathBuf, handler: Arc<dyn Handler>) -> Result<Mounted, MountError> {
+        let rings = shake_hands(&file, &handler).map_err(|source| {
+            // A mount that cannot be served must not stay.
+            let _ = mount::unmount(&directory, true);
+            MountError::Refused { what: "mount at", path: directory.clone(), source }
+        })?;
+        if rings.is_none() {
+            mount::read_further_ahead(&directory);
+        }
+        let device = Device::new(file, handler, rings.is_some());
+        Ok(Mounted { device, rings, directory })
+    }
+
+    /// Serves until the file system is unmounted.
+    pub(crate) fn run(mut self) -> std::io::Result<()> {
+        if let Some(rings) = &self.rings {
+            rings.start();
+        }
+        let result = self.device.run();
+        if result.is_err() {
+            // Else the queues would be served for ever.
+            let _ = mount::unmount(&self.directory, true);
+        }
+        self.rings = None;
+        Ok(result?)
+    }
+
+    /// True if requests come over io_uring.
+    pub(crate) fn has_rings(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Returns a handle that unmounts it, for any thread.
+    pub(crate) fn unmounter(&self) -> Unmounter {
+        Unmounter { directory: self.directory.clone() }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.device.has_ended() {
+            // There is nobody to tell; the kernel aborts what is left when the device closes.
+            let _ = mount::unmount(&self.directory, true);
+        }
+    }
+}
+
+/// A volume mounted at a directory. Dropping it unmounts, unless it is unmounted already.
+pub struct Session {
+    mounted: Mounted,
     server: Arc<Server>,
     _kept_off: Option<KeptOff>,
 }
@@ -33,7 +90,7 @@ impl Session {
     ) -> Result<Session, MountError> {
         let directory = mount::check_mount_point(directory)?;
         let latency_guard = options.keep_awake.then(LatencyGuard::new).transpose().map_err(MountError::Awake)?;
-        let file = Arc::new(mount::mount(&directory, mount)?);
+        let file = Arc::new(mount::mount(&directory, Subtype::Weft, mount)?);
         // Only speed depends on it.
         let scheduling = if options.idle_policy { Scheduling::new().ok() } else { None };
         let kept_off = scheduling.as_ref().zip(vfs.background_thread());
@@ -42,30 +99,13 @@ impl Session {
         server.is_shared.store(mount.is_shared(), Ordering::Relaxed);
         server.tell_what_is_kept();
         server.set_notifier(Notifier::new(file.clone()));
-        let rings = shake_hands(&file, &server).map_err(|source| {
-            // A mount that cannot be served must not stay.
-            let _ = mount::unmount(&directory, true);
-            MountError::Refused { what: "mount at", path: directory.clone(), source }
-        })?;
-        if rings.is_none() {
-            mount::read_further_ahead(&directory);
-        }
-        let device = Device::new(file, server.clone(), rings.is_some());
-        Ok(Session { device, rings, directory, server, _kept_off: kept_off })
+        let mounted = Mounted::begin(file, directory, server.clone())?;
+        Ok(Session { mounted, server, _kept_off: kept_off })
     }
 
     /// Serves until the file system is unmounted.
-    pub fn run(mut self) -> std::io::Result<()> {
-        if let Some(rings) = &self.rings {
-            rings.start();
-        }
-        let result = self.device.run();
-        if result.is_err() {
-            // Else the queues would be served for ever.
-            let _ = mount::unmount(&self.directory, true);
-        }
-        self.rings = None;
-        Ok(result?)
+    pub fn run(self) -> std::io::Result<()> {
+        self.mounted.run()
     }
 
     /// Returns a handle that ends all answers of this session, for any thread that does not serve
@@ -81,7 +121,7 @@ impl Session {
 
     /// Returns a handle that unmounts this session, for any thread.
     pub fn unmounter(&self) -> Unmounter {
-        Unmounter { directory: self.directory.clone() }
+        self.mounted.unmounter()
     }
 }
 
@@ -111,15 +151,6 @@ impl Leaver {
     pub fn leave(&self) {
         if let Some(server) = self.server.upgrade() {
             server.leave();
-        }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        if !self.device.has_ended() {
-            // There is nobody to tell; the kernel aborts what is left when the device closes.
-            let _ = mount::unmount(&self.directory, true);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod company;
 pub(crate) mod device;
+pub(crate) mod handler;
 pub(crate) mod handshake;
 mod placement;
 mod proc_stat;

@@ -23,6 +23,8 @@ mod load;
 mod locks;
 #[path = "mounted/names.rs"]
 mod names;
+#[path = "mounted/nothing.rs"]
+mod nothing;
 #[path = "mounted/overlay.rs"]
 mod overlay;
 #[path = "mounted/privileges.rs"]

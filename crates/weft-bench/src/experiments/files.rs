@@ -77,7 +77,7 @@ pub(super) fn create_write(place: &Place, scale: &Scale) -> Result<f64> {
     let directory = Directory::fresh(place, scale.count)?;
     let rate = directory.rate(|name| make(&directory.fd, name, &DATA))?;
     let last = place.work.join("files").join(format!("file{:07}", scale.count - 1));
-    ensure!(std::fs::read(last)? == DATA, "content is wrong");
+    ensure!(std::fs::read(last)? == DATA || !place.keeps_content(), "content is wrong");
     place.retire("files")?;
     Ok(rate)
 }
@@ -120,7 +120,7 @@ pub(super) fn open_read(place: &Place, scale: &Scale) -> Result<f64> {
     // Once before, so that it is warm.
     directory.rate(&mut read)?;
     let rate = directory.rate(&mut read)?;
-    ensure!(buffer == DATA, "content is wrong");
+    ensure!(buffer == DATA || !place.keeps_content(), "content is wrong");
     place.retire("files")?;
     Ok(rate)
 }

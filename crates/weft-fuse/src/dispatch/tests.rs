@@ -1,10 +1,11 @@
 //! Requests as bytes, replies as bytes, over a volume in memory.
 
-use super::{Offer, Served, Server, Via};
+use super::Server;
 use crate::notify::Notifier;
 use crate::options::{LockKeeper, SessionOptions};
 use crate::protocol::flags::init;
-use crate::protocol::{Opcode, Reply, Request};
+use crate::protocol::{Offer, Opcode, Reply, Request};
+use crate::transport::handler::{Handler, Served, Via};
 use proptest::prelude::*;
 use std::sync::Arc;
 use weft_store::VolumeOptions;

@@ -12,12 +12,12 @@
 
 use super::EndOnPanic;
 use super::company::Watch;
+use super::handler::Handler;
 use super::placement::Follower;
 use super::scheduling::{Scheduling, Seat};
 use super::turns::{OTHERS, Queued, THREADS, Turns, Waits};
 use super::user::User;
 use super::watchdog::Watchdog;
-use crate::dispatch::Server;
 use crate::options::Placement;
 use crate::protocol::{Opcode, REQUEST_BYTES_MAX, Reply, Request};
 use parking_lot::{Condvar, Mutex};
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use weft_links::{Lane, WithLinks, set_lane};
+use weft_links::{Lane, set_lane};
 use weft_vfs::blocking::{Answer, Wait, set_hook};
 
 /// Most threads that serve: those that wait, and one that reads.
@@ -55,7 +55,7 @@ const FORGET_PERIOD: Duration = Duration::from_millis(10);
 /// The device of one mount.
 pub(crate) struct Device {
     file: Arc<File>,
-    server: Arc<Server>,
+    server: Arc<dyn Handler>,
     /// True if only requests without a reply come here.
     beside_rings: bool,
     roles: Mutex<Roles>,
@@ -141,10 +141,10 @@ enum Read {
 }
 
 impl Device {
-    pub(crate) fn new(file: Arc<File>, server: Arc<Server>, beside_rings: bool) -> Arc<Device> {
+    pub(crate) fn new(file: Arc<File>, server: Arc<dyn Handler>, beside_rings: bool) -> Arc<Device> {
         // Where blocks come over a network, threads that wait for them take no processor.
         let processors = thread::available_parallelism().map_or(1, usize::from);
-        let readers_max = if server.vfs.may_be_taken() { THREADS } else { READERS * processors };
+        let readers_max = if server.waits_for_network() { THREADS } else { READERS * processors };
         let roles = Mutex::new(Roles {
             reading: false,
             sleeps: false,
@@ -188,14 +188,14 @@ impl Device {
     fn serve(self: &Arc<Device>) {
         let _guard = EndOnPanic;
         let role = Rc::new(Role::default());
-        let scheduling = self.server.scheduling.as_ref();
+        let scheduling = self.server.scheduling();
         let seat = if self.beside_rings { None } else { scheduling.map(Scheduling::seat) };
         let beside = scheduling.filter(|_| self.beside_rings);
         let _kept_off = beside.map(|scheduling| scheduling.keep_off(rustix::thread::gettid()));
         let seat = Rc::new(RefCell::new(seat));
         self.install_hook(role.clone(), seat.clone());
         set_lane(self.lane.clone());
-        let placement = if self.beside_rings { Placement::Free } else { self.server.options.placement };
+        let placement = if self.beside_rings { Placement::Free } else { self.server.options().placement };
         let (buffer, reply) = (vec![0; REQUEST_BYTES_MAX], Reply::default());
         let mut tools = Tools { buffer, reply, follower: Follower::new(placement), seat };
         loop {
@@ -301,7 +301,7 @@ impl Device {
 
     fn serve_queued(&self, role: &Role, tools: &mut Tools, user: User, queued: Queued) {
         if queued.is_interrupted {
-            self.server.end_computing(queued.unique());
+            self.server.interrupted(queued.unique());
         }
         role.user.set(Some(user));
         if let Some(request) = Request::parse(queued.bytes()) {
@@ -491,10 +491,7 @@ impl Device {
         roles.ended = Some(how);
         self.free.notify_all();
         drop(roles);
-        // Nobody is left to be answered, and threads that compute are waited for.
-        if let Ok(links) = self.server.vfs.links() {
-            links.stop_computing(true);
-        }
+        self.server.ended();
     }
 
     /// True if a request is there to be read.
@@ -561,6 +558,7 @@ impl Drop for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatch::Server;
     use crate::options::SessionOptions;
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
     use weft_store::VolumeOptions;

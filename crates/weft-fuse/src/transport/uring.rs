@@ -10,7 +10,7 @@ mod queue;
 mod restricted;
 mod workers;
 
-use crate::dispatch::Server;
+use super::handler::Handler;
 use queue::Queue;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fs::File;
@@ -35,7 +35,7 @@ pub(crate) struct Rings {
 
 impl Rings {
     /// Makes a queue for each processor, so that nothing can fail once the kernel uses them.
-    pub(crate) fn prepare(device: &Arc<File>, server: &Arc<Server>) -> io::Result<Rings> {
+    pub(crate) fn prepare(device: &Arc<File>, server: &Arc<dyn Handler>) -> io::Result<Rings> {
         let processors = possible_processors()?;
         let entries = (ENTRIES_TOTAL / processors).clamp(ENTRIES_MIN, ENTRIES_MAX);
         let (report, reports) = sync_channel(processors);
@@ -77,7 +77,7 @@ impl Drop for Rings {
 
 struct QueueThread {
     device: Arc<File>,
-    server: Arc<Server>,
+    server: Arc<dyn Handler>,
     number: u16,
     entries: usize,
 }

@@ -5,7 +5,7 @@
 //! recognises a slow disk by a long wait: then it leaves waiting to workers for a while. Commits
 //! are never waited for here.
 
-use crate::dispatch::Served;
+use crate::transport::handler::Served;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 use weft_vfs::blocking::{Answer, Wait};

@@ -9,9 +9,9 @@ use super::entry::Entry;
 use super::inline_wait::InlineWait;
 use super::restricted::{self, Ring};
 use super::workers::{Placed, Workers};
-use crate::dispatch::{Served, Server};
 use crate::protocol::{DATA_BYTES_MAX, Reply};
 use crate::transport::EndOnPanic;
+use crate::transport::handler::{Handler, Served};
 use crate::transport::scheduling::{Scheduling, Seat};
 use io_uring::squeue::Entry128;
 use io_uring::{EnterFlags, cqueue, opcode, types};
@@ -32,7 +32,7 @@ const ROUNDS: u32 = 8;
 pub(super) struct Queue {
     ring: Ring,
     number: u16,
-    server: Arc<Server>,
+    server: Arc<dyn Handler>,
     /// Entries that the kernel has; none where a worker has it or it is gone.
     entries: Vec<Option<Entry>>,
     gone: usize,
@@ -49,7 +49,12 @@ pub(super) struct Queue {
 impl Queue {
     /// Makes a queue of the calling thread, for processor `number`. The kernel does not know of it
     /// yet.
-    pub(super) fn new(device: BorrowedFd<'_>, number: u16, entries: usize, server: Arc<Server>) -> io::Result<Queue> {
+    pub(super) fn new(
+        device: BorrowedFd<'_>,
+        number: u16,
+        entries: usize,
+        server: Arc<dyn Handler>,
+    ) -> io::Result<Queue> {
         // One command for each entry and the bell; completions are never more than those.
         let size = u32::try_from(entries + 1).expect("few entries").next_power_of_two();
         let ring = restricted::ring(device, size)?;
@@ -58,7 +63,7 @@ impl Queue {
         let hook = inline_wait.clone();
         set_hook(move |wait| hook.answer(wait));
         let workers = Workers::new(server.clone(), entries.len())?;
-        let seat = server.scheduling.as_ref().map(Scheduling::seat);
+        let seat = server.scheduling().map(Scheduling::seat);
         let (reply, waiting, completed) = (Reply::default(), Vec::new(), Vec::new());
         Ok(Queue { ring, number, server, entries, gone: 0, workers, reply, seat, inline_wait, waiting, completed })
     }
@@ -175,7 +180,7 @@ impl Queue {
             seat.request_came();
         }
         let Queue { server, reply, inline_wait, .. } = self;
-        let mut serve = || server.serve_entry(&mut entry, reply);
+        let mut serve = || serve_entry(&**server, &mut entry, reply);
         let served = if alone { inline_wait.try_reading(serve) } else { serve() };
         if served == Served::Done {
             return self.commit(place, entry);
@@ -192,7 +197,7 @@ impl Queue {
             // Nobody waits for a reply while this thread waits.
             passing(self.ring.submit())?;
             let Queue { server, reply, inline_wait, .. } = self;
-            if inline_wait.try_waiting(alone, || server.serve_entry(&mut entry, reply)) == Served::Done {
+            if inline_wait.try_waiting(alone, || serve_entry(&**server, &mut entry, reply)) == Served::Done {
                 self.commit(place, entry)?;
                 continue;
             }
@@ -202,7 +207,7 @@ impl Queue {
             }
             if let Err((place, mut entry)) = self.workers.hand((place, entry)) {
                 let Queue { server, reply, inline_wait, .. } = self;
-                inline_wait.wait(|| server.serve_entry(&mut entry, reply));
+                inline_wait.wait(|| serve_entry(&**server, &mut entry, reply));
                 self.commit(place, entry)?;
             }
         }
@@ -226,17 +231,15 @@ fn passing(submitted: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-impl Server {
-    /// Serves the request in `entry` and puts the reply there, unless it would block.
-    pub(super) fn serve_entry(&self, entry: &mut Entry, reply: &mut Reply) -> Served {
-        let Some(request) = entry.request() else {
-            entry.put_error(libc::EIO);
-            return Served::Done;
-        };
-        let served = self.serve(&request, reply);
-        if served == Served::Done {
-            entry.put(reply);
-        }
-        served
+/// Serves the request in `entry` and puts the reply there, unless it would block.
+pub(super) fn serve_entry(handler: &dyn Handler, entry: &mut Entry, reply: &mut Reply) -> Served {
+    let Some(request) = entry.request() else {
+        entry.put_error(libc::EIO);
+        return Served::Done;
+    };
+    let served = handler.serve(&request, reply);
+    if served == Served::Done {
+        entry.put(reply);
     }
+    served
 }

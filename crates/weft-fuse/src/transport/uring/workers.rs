@@ -1,9 +1,10 @@
 //! Threads that wait in place of a queue's own thread.
 
 use super::entry::Entry;
-use crate::dispatch::Server;
+use super::queue::serve_entry;
 use crate::protocol::Reply;
 use crate::transport::EndOnPanic;
+use crate::transport::handler::Handler;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
@@ -24,7 +25,7 @@ pub(super) struct Workers {
 }
 
 struct Shared {
-    server: Arc<Server>,
+    server: Arc<dyn Handler>,
     /// Bound of the queue's entries that are computed at once.
     lane: Arc<Lane>,
     jobs: Mutex<Jobs>,
@@ -43,7 +44,7 @@ struct Jobs {
 }
 
 impl Workers {
-    pub(super) fn new(server: Arc<Server>, entries: usize) -> rustix::io::Result<Workers> {
+    pub(super) fn new(server: Arc<dyn Handler>, entries: usize) -> rustix::io::Result<Workers> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let lane = Lane::new(entries);
         let (jobs, work, done) = (Mutex::default(), Condvar::new(), Mutex::default());
@@ -109,7 +110,7 @@ impl Shared {
         set_lane(self.lane.clone());
         let mut reply = Reply::default();
         while let Some((place, mut entry)) = self.next() {
-            self.server.serve_entry(&mut entry, &mut reply);
+            serve_entry(&*self.server, &mut entry, &mut reply);
             self.done.lock().push((place, entry));
             // It fails only on overflow, and then the bell rings already.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
