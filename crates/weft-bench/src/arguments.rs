@@ -48,8 +48,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Mounts a file system that stores nothing at this directory, and serves it until it is
-    /// unmounted or this program is ended: what FUSE itself costs, to be compared with others. Files
-    /// on it read as zeros
+    /// unmounted or this program is ended: what FUSE itself costs, to be compared with others.
+    /// Files on it read as zeros
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) serve_nothing: Option<PathBuf>,
     /// With --serve-nothing: takes requests over /dev/fuse, and not over io_uring

@@ -116,7 +116,8 @@ fn a_link_is_made_by_those_who_may_add_names_alone() {
         command.arg(&directory);
         let output = command.output().expect("setpriv is there");
         assert_eq!(output.status.success(), made, "{mode:o}: {output:?}");
-        // The kernel may keep the listing until attributes are asked for; musl's opendir() asks for none.
+        // The kernel may keep the listing until attributes are asked for, which musl's opendir()
+        // does not do.
         fs::metadata(&directory).expect("there");
         assert_eq!(fs::read_dir(&directory).expect("listed").count(), usize::from(made), "{mode:o}");
     }
