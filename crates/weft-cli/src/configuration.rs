@@ -107,7 +107,8 @@ fn takes_volumes(command: &Command) -> bool {
 fn is_volume(argument: &clap::Arg) -> bool {
     let named = if argument.is_positional() { "VOLUME" } else { "VOLUME:PATH" };
     let mut names = argument.get_value_names().into_iter().flatten();
-    names.any(|name| name.contains(named)) || argument.get_help().is_some_and(|help| help.to_string().contains(named))
+    names.any(|name| name.contains(named) || name == "VOLUME")
+        || argument.get_help().is_some_and(|help| help.to_string().contains(named))
 }
 
 /// The volume that a command line names first.

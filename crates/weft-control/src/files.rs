@@ -37,7 +37,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 use told::{Attributed, Listed, json_of};
-use weft_vfs::{CommitNo, Cookie, Credentials, Latency, LatencyHistogram, User, Vfs};
+use weft_vfs::{CommitNo, Cookie, Credentials, Latency, LatencyHistogram, User, Vfs, is_past, is_virtual};
 
 /// Threads that work on files at once.
 pub(crate) const WORKING_MAX: usize = 4;
@@ -192,7 +192,11 @@ async fn entries(asked: Asked, RawQuery(query): RawQuery) -> Response {
     let listed = |volume: &Volume<'_>, query: &Query| {
         let directory = path::named(volume, query)?;
         let after = Cookie(query.number("after")?.unwrap_or(0));
-        Ok(Listed::of(volume, &volume.user.read_directory_attributes(directory, after, ENTRIES_MAX)?)?)
+        let listed = volume.user.read_directory_attributes(directory, after, ENTRIES_MAX)?;
+        // A view may have more when it lists few.
+        let is_stored = !is_past(directory.ino) && !is_virtual(directory.ino);
+        let is_end = is_stored && listed.len() < ENTRIES_MAX && volume.user.attributes(directory)?.computed.is_none();
+        Ok(Listed::of(volume, directory, &listed, is_end || listed.is_empty())?)
     };
     asked.told(query, &[&["path", "id", "after"], &TOPS], listed).await
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from weftfs import WeftError, WeftFileSystem
@@ -51,6 +53,38 @@ def test_the_past_stays_as_it_was_and_leads_nowhere_else(any_fs: WeftFileSystem)
     assert fs.cat("/f") == b"now"
 
 
+def test_a_moment_is_that_for_ever_and_another_one_next_time(any_fs: WeftFileSystem, tmp_path: Path) -> None:
+    fs = any_fs
+    fs.pipe("/f", b"1")
+    first = fs.at("now")
+    assert first.cat("/f") == b"1"
+    fs.pipe("/f", b"2")
+    second = fs.at("now")
+    assert (first.cat("/f"), second.cat("/f")) == (b"1", b"2")
+    assert pickle.loads(pickle.dumps(first)).cat("/f") == b"1"
+    url = first.unstrip_protocol("/f")
+    assert fsspec.open(url).open().read() == b"1"
+    for number, content in ((first, b"1"), (fs, b"2")):
+        cached = f"simplecache::{number.unstrip_protocol('/f')}"
+        with fsspec.open(cached, simplecache={"cache_storage": str(tmp_path / "c")}) as file:
+            assert file.read() == content
+    assert [change["commit"] for change in first.log("/f")] == [first.log("/f")[0]["commit"]]
+    assert len(second.log("/f")) > len(first.log("/f"))
+    assert first.diff("/", since=f"@{first.commit_number}") == []
+    assert [change["path"] for change in second.diff("/", since=f"@{first.commit_number}")] == ["/f"]
+
+
+def test_views_are_listed_as_what_they_look_like(any_fs: WeftFileSystem) -> None:
+    fs = any_fs
+    fs.pipe({"/packed/sub/a": b"abc", "/packed/b": b"x"})
+    fs.link("/packed/b", "/upper", "upper")
+    fs.link("/packed", "/view", "upper", directory=True)
+    listed = {entry["name"]: entry for entry in fs.ls("/")}
+    assert (listed["/upper"]["type"], listed["/upper"]["size"]) == ("file", 1)
+    assert listed["/view"]["type"] == "directory"
+    assert fs.find("/view") == ["/view/b", "/view/sub/a"] and fs.cat("/view/sub/a") == b"ABC"
+
+
 def test_the_past_is_read_compared_and_brought_back(any_fs: WeftFileSystem) -> None:
     fs = any_fs
     fs.pipe({"/d/f": b"first", "/d/gone": b"x"})
@@ -65,7 +99,7 @@ def test_the_past_is_read_compared_and_brought_back(any_fs: WeftFileSystem) -> N
     for work in (lambda: then.pipe("/d/f", b""), lambda: then.rm("/d/f"), lambda: then.restore("/d", "monday")):
         with pytest.raises(OSError):
             work()
-    assert {entry["path"] for entry in fs.diff("/d", since="monday")} == {"f", "gone"}
+    assert {entry["path"] for entry in fs.diff("/d", since="monday")} == {"/d/f", "/d/gone"}
     assert then.digest("/d") != fs.digest("/d")
     changes = fs.log("/d/f")
     assert len(changes) >= 2

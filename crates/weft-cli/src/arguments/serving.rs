@@ -74,7 +74,8 @@ pub struct Serve {
     /// Serve the volume over NFS version 3, at this address; NFS and MOUNT share the port
     #[arg(long, value_name = "ADDRESS:PORT", num_args = 0..=1, default_missing_value = "127.0.0.1:2049", value_parser = served_at, required_unless_present = "socket")]
     pub nfs: Option<SocketAddr>,
-    /// Serve it to programs of this user alone, by the control socket, as those in Python use it
+    /// Serve the volume to programs of this user alone, by the control socket: those in Python that
+    /// use weftfs, and all that make its requests
     #[arg(long, conflicts_with = "nfs")]
     pub socket: bool,
     #[command(flatten)]

@@ -103,10 +103,19 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    pub(crate) fn of(volume: &Volume<'_>, listed: &[(DirEntry, Option<Attributes>)]) -> weft_vfs::Result<Listed> {
-        let after = listed.last().map(|(last, _)| last.cookie.0);
+    /// Those of `directory` that were `listed`; `is_end` if there are no more.
+    pub(crate) fn of(
+        volume: &Volume<'_>,
+        directory: FileId,
+        listed: &[(DirEntry, Option<Attributes>)],
+        is_end: bool,
+    ) -> weft_vfs::Result<Listed> {
+        let after = listed.last().map(|(last, _)| last.cookie.0).filter(|_| !is_end);
         let mut entries = Vec::with_capacity(listed.len());
         for (entry, attributes) in listed {
+            // Transformation links are listed without: what they look like may have to be computed.
+            let found = || volume.user.lookup(directory, entry.name.as_bytes()).ok().map(|(found, _)| found);
+            let attributes = attributes.or_else(found);
             let attributed = attributes.as_ref().map(|attributes| Attributed::of(volume, attributes)).transpose();
             let attributes = match attributed {
                 // It was removed since.

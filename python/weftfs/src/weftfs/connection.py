@@ -7,12 +7,17 @@ import json
 import os
 import socket
 import struct
+import time
 from typing import Any, Literal
 
 __all__ = ["Connection", "Gone", "Query"]
 
 #: Seconds that a daemon may be silent. It answers itself once it has waited for its volume.
 SILENCE_MAX = 120
+
+#: Seconds for which a request waits for a connection while others have all of them, and between two tries.
+CROWDED_MAX = 30.0
+CROWDED_AGAIN = 0.05
 
 #: Most bytes of the head of an answer.
 HEAD_BYTES_MAX = 16 << 10
@@ -24,6 +29,10 @@ Query = dict[str, str | int | bytes]
 
 class Gone(ConnectionError):
     """Nobody listens at the socket: the daemon has ended."""
+
+
+class Crowded(BlockingIOError):
+    """Others have all connections that the daemon takes."""
 
 
 class Connection:
@@ -53,6 +62,23 @@ class Connection:
             raise Gone(error.errno, "the daemon of the volume has ended") from error
 
     def _answer(
+        self,
+        method: Literal["GET", "POST"],
+        target: str,
+        query: Query | None,
+        body: Any = b"",
+    ) -> bytes:
+        """Returns the answer to a request. Asks again, for a time, while too many others do."""
+        until = time.monotonic() + CROWDED_MAX
+        while True:
+            try:
+                return self._answer_at_once(method, target, query, body)
+            except Crowded:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(CROWDED_AGAIN)
+
+    def _answer_at_once(
         self,
         method: Literal["GET", "POST"],
         target: str,
@@ -149,6 +175,8 @@ def refusal(code: int, answer: bytes) -> OSError:
         told = json.loads(text)
         return OSError(int(told["errno"]), str(told["error"]))
     except (ValueError, TypeError, KeyError):
+        if code == 503 and text.startswith("too many connections"):
+            return Crowded(errno.EAGAIN, text)
         if code in (404, 405):
             text = "the daemon of this volume is of an earlier version, which serves no files: start it again"
         number = {404: errno.ENOSYS, 405: errno.ENOSYS, 503: errno.EAGAIN, 504: errno.ETIMEDOUT}.get(code, errno.EIO)

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from .connection import Connection, Gone
@@ -26,11 +27,17 @@ from .session import Ending, Session
 
 __all__ = ["Daemon", "release", "use"]
 
-#: Seconds to wait for a volume that another process is about to leave.
-BUSY_MAX = 10.0
+#: Seconds to wait for a volume that another process is about to open or to leave.
+BUSY_MAX = 30.0
+
+#: Words by which commands say that a volume is in use.
+BUSY = ("in use", " is served ", " is mounted ")
 
 #: Seconds between two looks at one.
 BUSY_AGAIN = 0.1
+
+#: The message about changes that may be lost.
+LOST = "the daemon of the volume was killed: what was changed and not committed since may be lost; look, and do it again"
 
 #: Seconds that a helper may take to open its volume.
 START_MAX = 60.0
@@ -50,6 +57,7 @@ class Daemon:
         self.is_changed = False
         #: True if it has ended, and not all that was changed is known to be committed.
         self.is_lost = False
+        self._is_left = False
         self._helper = helper
 
     def status(self) -> dict[str, Any]:
@@ -59,6 +67,8 @@ class Daemon:
 
     def has_ended(self, seconds: float = 0) -> bool:
         """True if it has ended. Waits for that so long, if there is a time; `TimeoutError` then."""
+        if self._is_left:
+            return True
         is_committed = self.session.is_committed(seconds)
         if self.session.has_ended():
             self.is_lost = not is_committed
@@ -84,11 +94,14 @@ class Daemon:
         finally:
             failed = self.session.leave(ENDING_MAX)
             self._reap(0 if self.session.is_daemon_there() else 1)
+            self._is_left = True
         if failed is not None and was_changed:
+            self.is_lost = True
             raise WeftError(f"not all changes of {self.volume} could be committed: {failed}")
 
     def forget(self) -> None:
         """Lets go of it in a process that was forked: it is the parent's."""
+        self._is_left = True
         self.session.forget()
         if self._helper is not None:
             # Nothing is left for its destructor to do.
@@ -122,7 +135,7 @@ def use(volume: str, not_this: Daemon | None = None) -> Daemon:
         volume: the volume.
         not_this: a daemon that does not listen any more; its end is waited for.
 
-    Raises `OSError` once if a daemon has ended and changes of this process may be lost with it.
+    Raises `WeftError` once if a daemon has ended and changes of this process may be lost with it.
     """
     with _lock:
         known = _volumes.setdefault(volume, Volume())
@@ -131,20 +144,20 @@ def use(volume: str, not_this: Daemon | None = None) -> Daemon:
         if last is not None and last.has_ended(ENDING_MAX if last is not_this else 0):
             known.daemon = None
             if last.is_lost and last.is_changed:
-                raise lost(volume)
+                raise WeftError(f"{volume}: {LOST}")
         if known.daemon is None:
             known.daemon = _found(volume)
         return known.daemon
 
 
-def lost(volume: str) -> OSError:
-    """Returns the error of changes that may be lost."""
-    why = "its daemon was killed: what was changed and not committed since may be lost; look, and do it again"
-    return OSError(errno.EIO, why, volume)
+#: Called before the daemon of a volume is left: it may write what is buffered.
+before_release: list[Callable[[str], None]] = []
 
 
 def release(volume: str) -> None:
     """Leaves the daemon of a volume once all is committed. Raises `WeftError` if that fails."""
+    for call in before_release:
+        call(volume)
     with _lock:
         known = _volumes.get(volume)
     if known is None:
@@ -164,7 +177,7 @@ def _found(volume: str) -> Daemon:
             return Daemon(volume, path) if path is not None else _started(volume)
         except (Gone, Ending, WeftError) as error:
             # Another process may have been quicker, or is about to leave it.
-            is_busy = isinstance(error, (Gone, Ending)) or "in use" in str(error)
+            is_busy = isinstance(error, (Gone, Ending)) or any(words in str(error) for words in BUSY)
             if not is_busy or time.monotonic() > until:
                 raise
         time.sleep(BUSY_AGAIN)
@@ -182,7 +195,7 @@ def _path_of_running(volume: str) -> str | None:
 def _started(volume: str) -> Daemon:
     """Starts a helper."""
     if "://" not in volume and os.path.sep in volume and not os.path.exists(volume):
-        raise FileNotFoundError(errno.ENOENT, "there is no volume", volume)
+        raise WeftError(f"there is no volume at {volume}; make one with 'weft init'")
     with tempfile.TemporaryFile() as log:
         stays, ends = os.pipe()
         _inputs.add(ends)
@@ -204,7 +217,7 @@ def _started(volume: str) -> Daemon:
                 helper.kill()
                 helper.wait()
                 why = f"it has not answered within {START_MAX:.0f} seconds"
-                raise WeftError(f"'weft serve' cannot open {volume}: {why}", errno.ETIMEDOUT)
+                raise WeftError(f"'weft serve' cannot open {volume}: {why}")
             if not line:
                 helper.wait()
                 log.seek(0)
@@ -222,7 +235,7 @@ def _end_all() -> None:
     for volume in list(_volumes):
         try:
             release(volume)
-        except OSError as error:
+        except (OSError, WeftError) as error:
             print(f"weftfs: {error}", file=sys.stderr)
 
 

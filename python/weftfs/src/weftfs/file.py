@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import io
 import os
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from fsspec.spec import AbstractBufferedFile  # type: ignore[import-untyped]
+
+from . import daemon
 
 if TYPE_CHECKING:
     from .filesystem import WeftFileSystem
@@ -17,6 +21,9 @@ __all__ = ["MODES", "WeftFile"]
 
 #: Modes in which a file is opened, without `t` or `+`.
 MODES = ("rb", "wb", "ab", "xb")
+
+#: Bytes that are read at once for lines.
+LINE_BYTES = 256 << 10
 
 #: Most bytes that are appended in one step.
 APPENDED_BYTES_MAX = 256 << 10
@@ -36,11 +43,14 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
     """
 
     fs: WeftFileSystem
+    size: int
 
     def __init__(self, fs: WeftFileSystem, path: str, mode: str = "rb", autocommit: bool = True, **kwargs: Any) -> None:
         self._id = ""
         # The place of what is buffered.
         self._start = 0
+        # Bytes that were read for lines, and their place.
+        self._block, self._block_start = b"", 0
         self._replaces: dict[str, Any] | None = None
         if mode == "rb":
             told = fs._attributes(path)
@@ -48,13 +58,13 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             self._id, self._is_past = told["id"], told["past"]
             kwargs.setdefault("size", told["size"])
-        super().__init__(fs, path, mode=mode, autocommit=autocommit, **kwargs)
-        if mode == "rb":
+            super().__init__(fs, path, mode=mode, autocommit=autocommit, **kwargs)
             # Asked for already.
             self.details = fs._details(path, told)
             return
         # Before it is made: from here on nothing may get lost.
         self._daemon = fs._daemon()
+        self.fs, self.path, self.mode = fs, path, mode
         if autocommit:
             told = fs._create(path, {"ab": "take", "xb": "fail"}.get(mode))
             self._id = told["id"]
@@ -64,7 +74,9 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
             self._id = self._replaces["file"]["id"]
             if mode == "ab":
                 self._start = self._copied_before()
+        super().__init__(fs, path, mode=mode, autocommit=autocommit, **kwargs)
         self.loc = self._start
+        _written[id(self)] = self
 
     @property
     def name(self) -> str:
@@ -99,12 +111,42 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         self.fs._set(self.path, {"id": self._id, "size": size}, self._daemon)
         return size
 
+    def read(self, length: int | None = -1) -> bytes:
+        """Returns so many bytes, or all that are left. At the end it looks if the file has grown."""
+        if self.mode == "rb" and not self.closed and not self._is_past and self.loc >= self.size and length != 0:
+            self.size = self.cache.size = self._size()
+        content: bytes = super().read(length)
+        return content
+
     def readline(self, size: int | None = -1) -> bytes:
         """Returns the next line, or as many bytes of it."""
-        line: bytes = self.readuntil(b"\n")
-        if size is not None and 0 <= size < len(line):
-            self.seek(size - len(line), io.SEEK_CUR)
-            line = line[:size]
+        most = -1 if size is None else size
+        parts: list[bytes] = []
+        taken = 0
+        while most < 0 or taken < most:
+            at = self.loc - self._block_start
+            if not 0 <= at < len(self._block):
+                start = self.loc
+                self._block, self._block_start, at = self.read(LINE_BYTES), start, 0
+                self.loc = start
+                if not self._block:
+                    break
+            end = self._block.find(b"\n", at) + 1
+            stop = end or len(self._block)
+            if most >= 0:
+                stop = min(stop, at + most - taken)
+            parts.append(self._block[at:stop])
+            taken += stop - at
+            self.loc += stop - at
+            if end and stop == end:
+                break
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def __next__(self) -> bytes:
+        """Returns the next line."""
+        line = self.readline()
+        if not line:
+            raise StopIteration
         return line
 
     def readlines(self, hint: int | None = -1) -> list[bytes]:
@@ -169,12 +211,13 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         if before is not None:
             if not before.closed:
                 before.flush()
-            return self.fs._copy_content(before._id, self._id, self.path, self._daemon)
+            there = self.fs._attributes_by_id(before._id, self.path)
+            return self.fs._copy_content(there, self._id, self.path, self._daemon)
         try:
             there = self.fs._attributes(self.path)
         except FileNotFoundError:
             return 0
-        return self.fs._copy_content(there["id"], self._id, self.path, self._daemon)
+        return self.fs._copy_content(there, self._id, self.path, self._daemon)
 
     def commit(self) -> None:
         """Gives a file its name that was opened with `autocommit=False`."""
@@ -195,3 +238,22 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
     def _is_decided(self) -> None:
         if self.fs._pending.get(self.path) is self:
             del self.fs._pending[self.path]
+
+
+#: Files that are open to be written, by id().
+_written: weakref.WeakValueDictionary[int, WeftFile] = weakref.WeakValueDictionary()
+
+
+def write_buffered(volume: str) -> None:
+    """Writes what is buffered for files of a volume that are still open."""
+    for file in list(_written.values()):
+        if file.closed or file.fs.volume != volume:
+            continue
+        # Text waits in objects of their own, which fsspec makes around a file.
+        for holder in gc.get_referrers(file):
+            if isinstance(holder, (io.TextIOWrapper, io.BufferedWriter)):
+                holder.flush()
+        file.flush()
+
+
+daemon.before_release.append(write_buffered)

@@ -15,6 +15,7 @@ from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 from . import daemon, program, volumes
 from .connection import Connection, Gone, Query
 from .file import MODES, WeftFile
+from .program import WeftError
 
 __all__ = ["WeftFileSystem"]
 
@@ -40,7 +41,23 @@ FORMATS = {
 }
 
 
-class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
+class _Pinned(type(AbstractFileSystem)):  # type: ignore[misc]
+    """Makes file systems of what names the same volume everywhere, and the same moment for ever:
+    fsspec keeps one for each set of arguments, and pickles those."""
+
+    def __call__(
+        cls, volume: str | os.PathLike[str] | None = None, at: str | None = None, **options: Any
+    ) -> WeftFileSystem:
+        if volume is None:
+            raise ValueError("name a volume: weft://VOLUME/PATH, or volume=VOLUME")
+        named = volumes.absolute(volume)
+        if at is not None:
+            at = f"@{_commit_at(named, at)}"
+        made: WeftFileSystem = super().__call__(volume=named, at=at, **options)
+        return made
+
+
+class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[misc]
     """The files of one volume of Weft.
 
     >>> fs = fsspec.filesystem("weft", volume="photos.weft")
@@ -76,18 +93,17 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         super().__init__(volume=volume, at=at, auto_mkdir=auto_mkdir, **options)
         if unknown := sorted(set(options) - OPTIONS):
             raise TypeError(f"WeftFileSystem has no option {unknown[0]!r}: it has 'volume', 'at' and 'auto_mkdir'")
-        if volume is None:
-            raise ValueError("name a volume: weft://VOLUME/PATH, or volume=VOLUME")
         #: The volume, as commands of `weft` take it.
-        self.volume = volumes.absolute(os.fspath(volume))
+        self.volume = os.fspath(volume or "")
+        #: The moment as of which it is read: a commit, such as `@1234`.
         self.moment = at
         self.auto_mkdir = auto_mkdir
         # Files of the transaction that goes on, by the path that each is to have; of more than one the last.
         self._pending: dict[str, WeftFile] = {}
         self._strip_protocol = self._path_here  # type: ignore[method-assign]
-        self._commit = None if at is None else self._commit_at(at)
+        self._commit = None if at is None else int(at.removeprefix("@"))
         # Where paths begin.
-        self._top: Query = {} if self._commit is None else {"at": b"@%d" % self._commit}
+        self._top: Query = {} if at is None else {"at": os.fsencode(at)}
 
     # What fsspec asks of each file system.
 
@@ -95,38 +111,51 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(one) for one in path]
-        return volumes.split(os.fspath(path))[1]
+        place = volumes.split(os.fspath(path))
+        if place.volume is not None:
+            place = place._replace(volume=volumes.absolute(place.volume))
+        return volumes.marked(place)
 
     def _path_here(self, path: Any) -> Any:
-        """Returns a path in this volume. Raises `ValueError` for a URL of another one."""
+        """Returns a path in this volume. Raises `ValueError` for a URL of another one, or of another
+        moment."""
         if isinstance(path, list):
             return [self._path_here(one) for one in path]
-        volume, path = volumes.split(os.fspath(path))
-        if volume is not None and not volumes.is_same(volume, self.volume):
-            raise ValueError(f"{path} is asked of the volume {volume}, and this is {self.volume}")
-        return path
+        volume, moment, inner = volumes.split(os.fspath(path))
+        if volume is None:
+            return inner
+        if not volumes.is_same(volume, self.volume):
+            raise ValueError(f"{inner} is asked of the volume {volume}, and this is {self.volume}")
+        if moment is not None and (self.moment is None or moment.startswith("@") and moment != self.moment):
+            raise ValueError(f"{inner} is asked as of {moment}, and this is {self!r}")
+        return volumes.marked(volumes.Place(self.volume, self.moment, inner))
 
     def __repr__(self) -> str:
-        at = "" if self._commit is None else f", at='@{self._commit}'"
+        at = "" if self.moment is None else f", at={self.moment!r}"
         return f"WeftFileSystem({self.volume!r}{at})"
 
     @classmethod
     def _parent(cls, path: str) -> str:
-        return cls._strip_protocol(path).rpartition("/")[0] or "/"
+        return volumes.parent(path)
 
     @staticmethod
     def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
-        volume = volumes.split(os.fspath(path))[0]
-        return {} if volume is None else {"volume": volume}
+        volume, moment, _ = volumes.split(os.fspath(path))
+        named = {} if volume is None else {"volume": volumes.absolute(volume)}
+        return named if moment is None else {**named, "at": moment}
 
     def unstrip_protocol(self, name: str) -> str:
-        """Returns the URL of a path."""
-        return volumes.url(self.volume, self._strip_protocol(name))
+        """Returns the URL of a path, with the moment if this is of the past."""
+        return volumes.url(volumes.Place(self.volume, self.moment, self._inner(name)))
+
+    def _inner(self, path: str) -> str:
+        """Returns a path as the volume has it."""
+        return volumes.split(self._strip_protocol(path)).path
 
     @property
     def fsid(self) -> str:
         """The volume, and the moment."""
-        return self.volume if self.moment is None else f"{self.volume}@{self.moment}"
+        return self.volume + (self.moment or "")
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """Returns name, size, type, mode, owner and times of a file; of a symbolic link those of
@@ -135,16 +164,34 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return self._details(path, self._attributes(path, link=True))
 
     def exists(self, path: str, **kwargs: Any) -> bool:
+        """True if there is something at `path`, or where a symbolic link there leads."""
+        return self._is_there(path, link=False)
+
+    def lexists(self, path: str, **kwargs: Any) -> bool:
         """True if there is something, or a symbolic link, at `path`."""
+        return self._is_there(path, link=True)
+
+    def _is_there(self, path: str, link: bool) -> bool:
         try:
-            self._attributes(self._strip_protocol(path), link=True)
+            self._attributes(self._strip_protocol(path), link=link)
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 
-    def lexists(self, path: str, **kwargs: Any) -> bool:
-        """The same as `exists`."""
-        return self.exists(path)
+    def isdir(self, path: str) -> bool:
+        """True if there is a directory at `path`."""
+        return self._kind(path) == "directory"
+
+    def isfile(self, path: str) -> bool:
+        """True if there is a regular file at `path`."""
+        return self._kind(path) == "file"
+
+    def _kind(self, path: str) -> str | None:
+        """Returns the kind of what is at `path`, if its user may know."""
+        try:
+            return str(self._attributes(self._strip_protocol(path))["kind"])
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return None
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         """Lists a directory; of anything else, itself."""
@@ -157,7 +204,12 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         base = path.rstrip("/") + "/"
         if not detail:
             return sorted(base + name for name, _ in listed)
-        return sorted((self._details(base + name, entry) for name, entry in listed), key=lambda entry: entry["name"])
+        details = [self._details(base + name, entry) for name, entry in listed]
+        for entry in details:
+            # Whoever walks through a tree goes into no directory twice.
+            if entry.get("islink") and entry["type"] == "directory":
+                entry["type"] = "link"
+        return sorted(details, key=lambda entry: entry["name"])
 
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         """Makes a directory; those above it, too, unless `create_parents` is false."""
@@ -239,7 +291,7 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise OSError(errno.EINVAL, "both are the same file", path1, None, path2)
         if target["size"]:
             self._set(path2, {"id": target["id"], "size": 0}, used)
-        self._copy_content(source["id"], target["id"], path2, used)
+        self._copy_content(source, target["id"], path2, used)
 
     def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         """Moves a file, or a directory with all in it, in one step: over a file that is there, and
@@ -250,7 +302,7 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         into = path2.endswith("/")
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if into or self.isdir(path2):
-            path2 = path2.rstrip("/") + "/" + path1.rpartition("/")[2]
+            path2 = path2.rstrip("/") + "/" + self._inner(path1).rpartition("/")[2]
         self._with_parents(path2, lambda: self._rename(path1, path2))
 
     move = mv
@@ -324,6 +376,8 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
     ) -> WeftFile:
         if mode not in MODES:
             raise ValueError(f"a file cannot be opened in mode {mode!r}: it can in {', '.join(MODES)}, and without 'b' as text")
+        if block_size is not None and block_size <= 0:
+            raise ValueError(f"block_size is {block_size}: it must be positive")
         file = WeftFile(
             self,
             self._strip_protocol(path),
@@ -385,7 +439,8 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return int(self.status()["commit"])
 
     def at(self, moment: str) -> WeftFileSystem:
-        """Returns the volume as it was at a moment: a file system that cannot be changed."""
+        """Returns the volume as it was at a moment: a file system that cannot be changed, and stays
+        the commit that the moment stands for now."""
         return WeftFileSystem(volume=self.volume, at=moment)
 
     def status(self) -> dict[str, Any]:
@@ -409,8 +464,8 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Returns a proof that a directory of its digest holds the file or directory `path`, which
         anybody can verify who has `weft`."""
         self._commit_before(path)
-        top = self._strip_protocol(directory).rstrip("/")
-        path = self._strip_protocol(path)
+        top = self._inner(directory).rstrip("/")
+        path = self._inner(path)
         if not path.startswith(top + "/"):
             raise ValueError(f"{path} is not in {top or '/'}")
         words = ["prove", f"--at={self._at()}", "--", self._subject(top), path[len(top) + 1 :]]
@@ -425,21 +480,26 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return program.succeeds(words)
 
     def diff(self, path: str = "/", since: str = "-1h", until: str | None = None) -> list[dict[str, Any]]:
-        """Tells what has changed in a file or directory from one moment to another one, or to now."""
+        """Tells what has changed in a file or directory from one moment to another one, or to this
+        file system's own. Each change has the `path` in this volume, and says `what` has changed."""
         self._commit_before()
+        until = until if until is not None else self.moment
         moments = [f"--at={since}", *([f"--at={until}"] if until is not None else [])]
         told: list[dict[str, Any]] = program.value(["diff", "--json", *moments, "--", self._subject(path)], codes=(0, 1))
-        return told
+        top = self._inner(path)
+        return [{**change, "path": volumes.normal(f"{top}/{as_name(change['path'])}")} for change in told]
 
     def log(self, path: str = "/", limit: int | None = None, since: str | None = None) -> list[dict[str, Any]]:
-        """Lists the changes of a file or directory that history keeps, the last first; of the root
-        all commits."""
+        """Lists the changes of a file or directory that history keeps, up to this file system's own
+        moment, the last first; of the root all commits."""
         self._commit_before()
-        options = [f"--limit={limit}"] if limit is not None else []
-        options += [f"--since={since}"] if since is not None else []
-        path = self._strip_protocol(path)
-        subject = self.volume if path == "/" else self._subject(path)
+        options = [f"--since={since}"] if since is not None else []
+        # The newest ones may be later than the moment.
+        options += [f"--limit={limit}"] if limit is not None and self._commit is None else []
+        subject = self.volume if self._inner(path) == "/" else self._subject(path)
         told: list[dict[str, Any]] = program.value(["log", "--json", *options, "--", subject])
+        if self._commit is not None:
+            told = [change for change in told if int(change["commit"]) <= self._commit][:limit]
         return told
 
     def history(self) -> dict[str, Any]:
@@ -459,8 +519,8 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._writable()
         self._commit_before()
         if to is not None and self.auto_mkdir and not dry_run:
-            self.makedirs(self._parent(to), exist_ok=True)
-        options = [f"--to={self._strip_protocol(to).lstrip('/')}"] if to is not None else []
+            self.makedirs(self._parent(self._strip_protocol(to)), exist_ok=True)
+        options = [f"--to={self._inner(to).lstrip('/')}"] if to is not None else []
         options += ["--dry-run"] if dry_run else []
         told: dict[str, Any] = program.value(["restore", "--json", f"--at={at}", *options, "--", self._subject(path)])
         return told
@@ -482,13 +542,14 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._writable()
         targets = [path] if isinstance(path, str) else path
         options = [f"--network={network}", *(["--dir"] if directory else [])]
-        named = [self._strip_protocol(one) for one in [*targets, link]]
-        used = daemon.use(self.volume)
-        status = used.status()
-        if status["kind"] == "mount":
-            subjects = [status["place"].rstrip("/") + one for one in named]
+        named = [self._inner(one) for one in [*targets, link]]
+        used = self._daemon()
+        if used.status()["kind"] == "mount":
+            subjects = [used.status()["place"].rstrip("/") + one for one in named]
         else:
             daemon.release(self.volume)
+            if used.session.is_daemon_there():
+                raise WeftError("other processes use this volume: links can be made on a mount, or once those have ended")
             subjects = [f"{self.volume}:{one.lstrip('/')}" for one in named]
         program.output(["link", *options, "--", *subjects])
 
@@ -542,16 +603,16 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _none_lost(self, since: daemon.Daemon, path: str) -> None:
         """Raises `OSError` if what was changed at a daemon may be lost."""
-        if since.is_lost or since.session.has_ended() and since.has_ended() and since.is_lost:
-            raise daemon.lost(path)
+        if since.is_lost or since.has_ended() and since.is_lost:
+            raise OSError(errno.EIO, daemon.LOST, path)
 
     def _of(self, path: str) -> Query:
         """Returns the query of a path."""
-        return {**self._top, "path": os.fsencode(path)}
+        return {**self._top, "path": os.fsencode(self._inner(path))}
 
     def _entry(self, path: str) -> tuple[str, bytes]:
         """Returns the id of the directory that a name is in, and the name; that of the root has none."""
-        return self._attributes(self._parent(path))["id"], os.fsencode(path.rpartition("/")[2])
+        return self._attributes(self._parent(path))["id"], os.fsencode(self._inner(path).rpartition("/")[2])
 
     def _attributes(self, path: str, link: bool = False) -> dict[str, Any]:
         query = self._of(path)
@@ -684,36 +745,29 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._change("/files/remove", query, path)
 
     def _rename(self, path: str, to: str) -> None:
-        self._change("/files/rename", {**self._of(path), "to": os.fsencode(to)}, path, to)
+        self._change("/files/rename", {**self._of(path), "to": os.fsencode(self._inner(to))}, path, to)
 
-    def _copy_content(self, source: str, target: str, path: str, since: daemon.Daemon) -> int:
+    def _copy_content(self, source: dict[str, Any], target: str, path: str, since: daemon.Daemon) -> int:
         """Copies all of a file over an empty one; returns how many bytes."""
         offset = 0
-        while True:
-            query: Query = {"from": source, "to": target, "offset": offset}
+        # What has come meanwhile is no part of the copy.
+        while offset < source["size"]:
+            query: Query = {"from": source["id"], "to": target, "offset": offset}
             copied = int(self._change("/files/copy", query, path, since=since)["copied"])
             if copied == 0:
-                return offset
+                break
             offset += copied
+        return offset
 
     # The past.
 
-    def _commit_at(self, moment: str) -> int:
-        """Returns the commit that a moment stands for."""
-        try:
-            return int(self._ask(lambda link: link.get("/files/moment", {"at": os.fsencode(moment)}))["commit"])
-        except OSError as error:
-            if error.errno == errno.EINVAL:
-                raise ValueError(error.strerror) from None
-            raise
-
     def _at(self) -> str:
         """Returns the moment, as commands take it."""
-        return "now" if self._commit is None else f"@{self._commit}"
+        return self.moment or "now"
 
     def _subject(self, path: str) -> str:
         """Returns a path in the volume as commands take it."""
-        return f"{self.volume}:{self._strip_protocol(path).lstrip('/')}"
+        return f"{self.volume}:{self._inner(path).lstrip('/')}"
 
     def _writable(self) -> None:
         if self._commit is not None:
@@ -725,6 +779,20 @@ class WeftFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if path is not None:
             self._attributes(self._strip_protocol(path), link=True)
         self.commit()
+
+
+def _commit_at(volume: str, moment: str) -> int:
+    """Returns the commit that a moment stands for."""
+    used = daemon.use(volume)
+    try:
+        if used.is_changed:
+            used.commit()
+        told = used.connection.get("/files/moment", {"at": os.fsencode(moment)})
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            raise ValueError(error.strerror) from None
+        raise OSError(error.errno, error.strerror, f"{volume} at {moment}") from None
+    return int(told["commit"])
 
 
 def as_name(told: str | dict[str, str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import shutil
@@ -16,17 +15,13 @@ from typing import Any
 __all__ = ["WeftError", "output", "program", "run", "succeeds", "value"]
 
 
-class WeftError(OSError):
-    """`weft` could not do what it was asked for; `str()` of it is its message."""
+class WeftError(RuntimeError):
+    """A volume cannot be used, or `weft` could not do what it was asked for; `str()` of it is the
+    message.
 
-    def __init__(self, why: str, number: int = errno.EIO) -> None:
-        super().__init__(number, why)
-
-    def __str__(self) -> str:
-        return str(self.strerror)
-
-    def __reduce__(self) -> tuple[type[WeftError], tuple[str, int]]:
-        return WeftError, (str(self), self.errno or errno.EIO)
+    It is no `OSError`: fsspec takes those for files that are not there, and shows a directory as
+    empty.
+    """
 
 
 def program() -> str:
@@ -34,7 +29,9 @@ def program() -> str:
     named = os.environ.get("WEFT_PROGRAM")
     found = named or shutil.which("weft")
     if found is None:
-        raise FileNotFoundError("the program 'weft' is not on the PATH: install it, or name it in WEFT_PROGRAM")
+        raise WeftError("the program 'weft' is not on the PATH: install it, or name it in WEFT_PROGRAM")
+    if named and not os.access(named, os.X_OK):
+        raise WeftError(f"WEFT_PROGRAM names {named}, which is no program")
     # Runs begin elsewhere.
     return os.path.abspath(found)
 
@@ -64,7 +61,11 @@ def output(words: Sequence[str], codes: Iterable[int] = (0,)) -> bytes:
 
 def value(words: Sequence[str], codes: Iterable[int] = (0,)) -> Any:
     """The same, of a command that prints JSON."""
-    return json.loads(output(words, codes))
+    printed = output(words, codes)
+    try:
+        return json.loads(printed)
+    except ValueError:
+        raise WeftError(f"{program()} has not answered as 'weft' does: is it that program?") from None
 
 
 def succeeds(words: Sequence[str]) -> bool:

@@ -1,37 +1,66 @@
-"""URLs: which part of one is the volume, and which the path in it."""
+"""URLs: which part of one is the volume, which the moment, and which the path.
+
+fsspec takes protocols off URLs and hands the rest around, also to file systems that cache files
+under it. So the rest of a URL of Weft still names the volume and the moment: `weft:VOLUME/PATH` or
+`weft:VOLUME@MOMENT/PATH`, the volume percent-encoded. A path of a volume begins with `/`.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-__all__ = ["absolute", "split", "url"]
+__all__ = ["Place", "absolute", "is_same", "marked", "normal", "parent", "split", "url"]
 
 PROTOCOL = "weft://"
 
+#: The beginning of the rest of a URL.
+MARK = "weft:"
 
-def split(named: str) -> tuple[str | None, str]:
-    """Splits a URL into its volume, if it names one, and the path in that, which begins with `/`.
+
+class Place(NamedTuple):
+    """A path, with the volume and the moment if they are named."""
+
+    volume: str | None
+    moment: str | None
+    path: str
+
+
+def split(named: str) -> Place:
+    """Splits a URL, or the rest of one, into its parts. Anything else is a path.
 
     - `weft://photos/2026`: the volume `photos`, as weft.toml names it, or a file or directory of
       that name in the current directory.
+    - `weft://photos@yesterday/2026`: the same as it was at a moment.
     - `weft:///srv/photos.weft/2026`: the volume that lies at the first part of the path that is one.
     - `weft://postgres%3A%2F%2Fhost%2Ffiles/2026`: any volume, its name percent-encoded.
-
-    Anything but a URL is a path.
     """
-    if not named.startswith(PROTOCOL):
-        return None, normal(named)
-    rest = named[len(PROTOCOL) :]
-    if not rest.startswith("/"):
-        volume, _, path = rest.partition("/")
-        return unquote(volume) or None, normal(path)
-    path = normal(rest)
-    above = leading(path)
-    if above is None:
-        raise FileNotFoundError(errno.ENOENT, "no part of this path is a volume, and none is mounted there", named)
-    return above, normal(path[len(above) :])
+    rest = named.removeprefix(PROTOCOL)
+    if rest == named:
+        rest = named.removeprefix(MARK)
+        if rest == named:
+            return Place(None, None, normal(named))
+    elif rest.startswith("/"):
+        path = normal(rest)
+        above = leading(path)
+        if above is None:
+            raise FileNotFoundError(errno.ENOENT, "no part of this path is a volume, and none is mounted there", named)
+        return Place(above, None, normal(path[len(above) :]))
+    authority, _, path = rest.partition("/")
+    volume, has_moment, moment = authority.partition("@")
+    if volume.endswith(":") and path.startswith("/"):
+        raise ValueError(f"{named}: write '%3A%2F%2F' for '://' in the name of the volume, and '%2F' for '/'")
+    return Place(unquote(volume) or None, unquote(moment) if has_moment else None, normal(path))
+
+
+def marked(place: Place) -> str:
+    """Returns a place as the rest of its URL."""
+    if place.volume is None:
+        return place.path
+    moment = "" if place.moment is None else "@" + quote(place.moment, safe="@:")
+    return MARK + quote(place.volume, safe="") + moment + place.path.rstrip("/")
 
 
 def leading(path: str) -> str | None:
@@ -68,13 +97,25 @@ def unescaped(field: bytes) -> bytes:
 
 
 def normal(path: str) -> str:
-    """Returns a path that begins with `/` and neither ends with it nor has it twice in a row."""
-    return "/" + "/".join(part for part in path.split("/") if part)
+    """Returns a path that begins with `/`, and neither ends with it nor has an empty part or `.`."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
-def absolute(volume: str) -> str:
+def parent(path: str) -> str:
+    """Returns the directory above a path; above the root is the root."""
+    place = split(path)
+    return marked(place._replace(path=place.path.rpartition("/")[0] or "/"))
+
+
+def absolute(volume: str | os.PathLike[str]) -> str:
     """Returns the name of a volume as it is understood from any directory."""
-    return os.path.abspath(volume) if "://" not in volume and os.path.exists(volume) else volume
+    volume = os.fspath(volume)
+    if volume.startswith(MARK):
+        raise ValueError(f"{volume} is a URL: name the volume, such as {volume.removeprefix(PROTOCOL)!r}")
+    if not volume:
+        raise ValueError("the name of the volume is empty")
+    expanded = os.path.expanduser(volume)
+    return os.path.abspath(expanded) if "://" not in volume and os.path.exists(expanded) else expanded
 
 
 def is_same(one: str, other: str) -> bool:
@@ -83,8 +124,9 @@ def is_same(one: str, other: str) -> bool:
     return one == other or os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
 
 
-def url(volume: str, path: str) -> str:
-    """Returns the URL of a path in a volume."""
-    if volume.startswith("/") and leading(volume) == volume:
-        return PROTOCOL + volume + path
-    return PROTOCOL + quote(volume, safe="") + path
+def url(place: Place) -> str:
+    """Returns the URL of a place in a volume."""
+    volume = place.volume or ""
+    if place.moment is None and volume.startswith("/") and leading(volume) == volume:
+        return PROTOCOL + volume + place.path
+    return PROTOCOL + marked(place).removeprefix(MARK)
