@@ -18,6 +18,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use parking_lot::RwLock;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use std::sync::{Arc, Weak};
@@ -114,7 +115,13 @@ impl Answers {
             working: Arc::new(Semaphore::new(WORKING_MAX)),
             files: files::Counted::default(),
             sessions: Sessions::new(),
+            takes_work: RwLock::new(true),
         }))
+    }
+
+    /// Has no more files worked on, once the work of now is done.
+    pub(crate) fn end_work(&self) {
+        *self.0.takes_work.write() = false;
     }
 
     /// The sessions of programs with it.
@@ -140,6 +147,9 @@ pub(crate) struct Shared {
     /// Requests that were about files.
     pub(crate) files: files::Counted,
     pub(crate) sessions: Sessions,
+    /// False once the daemon leaves the volume. Held while files are worked on, so that all which
+    /// is answered is done before.
+    takes_work: RwLock<bool>,
 }
 
 /// Requests that anybody may make who reaches the daemon: none names a file or changes anything.
@@ -283,6 +293,13 @@ async fn status(State(shared): State<Arc<Shared>>) -> Response {
 }
 
 impl Shared {
+    /// Does `work` with the volume, unless the daemon leaves that; it does not leave meanwhile.
+    pub(crate) fn work<T>(&self, work: impl FnOnce(&Vfs) -> T) -> Option<T> {
+        let takes_work = self.takes_work.read();
+        let vfs = self.vfs().filter(|_| *takes_work)?;
+        Some(work(&vfs))
+    }
+
     /// The volume, as long as it is served.
     pub(crate) fn vfs(&self) -> Option<Arc<Vfs>> {
         self.daemon.vfs.upgrade()

@@ -22,8 +22,8 @@ use crate::answers::{Shared, refuse_bodies, unserved};
 use axum::Router;
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{Extension, FromRequestParts, RawQuery, Request, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -89,6 +89,16 @@ async fn counted(State(shared): State<Arc<Shared>>, request: Request, next: Next
     answer
 }
 
+/// Refuses changes where the kernel keeps lengths and bytes of files for itself: it would put them
+/// over what is changed here.
+async fn refuse_changes(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    if request.method() != Method::GET && shared.vfs().is_some_and(|vfs| vfs.keeps_lengths()) {
+        let why = "a mount with --writeback takes no changes here: mount the volume without it, or use the mount";
+        return refused(StatusCode::CONFLICT, libc::EOPNOTSUPP, why);
+    }
+    next.run(request).await
+}
+
 /// Requests about files, each counted. One alone has a body.
 pub(crate) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
@@ -106,6 +116,7 @@ pub(crate) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
         .route("/files/copy", post(changes::copy))
         .layer(from_fn(refuse_bodies))
         .route("/files/write", post(content::write))
+        .layer(from_fn_with_state(shared.clone(), refuse_changes))
         .layer(from_fn_with_state(shared.clone(), counted))
 }
 
@@ -142,9 +153,9 @@ impl Asked {
         let Asked { shared, who } = self.clone();
         let worked = timeout(STEP_MAX, async move {
             let permit = shared.working.clone().acquire_owned().await.ok()?;
-            let vfs = shared.vfs()?;
             // The permit goes with the thread, which nobody can end.
-            spawn_blocking(move || (work(&Volume { vfs: &vfs, user: vfs.user(&who) }), permit).0).await.ok()
+            let worked = move || (shared.work(|vfs| work(&Volume { vfs, user: vfs.user(&who) })), permit).0;
+            spawn_blocking(worked).await.ok().flatten()
         });
         match worked.await {
             Ok(Some(worked)) => worked.map_err(|refusal| refusal.answer()),

@@ -8,7 +8,6 @@ use crate::COMMIT_MAX;
 use crate::answers::{ASKING_MAX, Answers, Asker, open_router, router};
 use crate::directory::{self, DirectoryError};
 use crate::files::WORKING_MAX;
-use crate::sessions::Sessions;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -90,7 +89,7 @@ impl std::error::Error for StartError {}
 /// A control socket that is served. It is removed when this is dropped, or stopped.
 pub struct Server {
     path: PathBuf,
-    sessions: Sessions,
+    answers: Answers,
     running: Running,
 }
 
@@ -105,20 +104,20 @@ impl Server {
     fn start_in(directory: &Path, answers: &Answers) -> Result<Server, StartError> {
         let daemon = answers.daemon();
         let (listener, path) = directory::listen(directory, &daemon.id, daemon.kind).map_err(StartError::System)?;
-        let (router, sessions) = (router(answers), answers.sessions().clone());
-        let lasting = sessions.clone();
+        let (router, lasting) = (router(answers), answers.sessions().clone());
         let running = listener.set_nonblocking(true).and_then(|()| {
             Running::start(
                 "weft-control",
                 move || lasting.connections(),
-                async move |places| {
+                async move |places, phase| {
                     let listener = UnixListener::from_std(listener)?;
-                    Ok(accept(async || Ok(listener.accept().await?.0), asker, router, places).await)
+                    accept(async || Ok(listener.accept().await?.0), asker, router, places, phase).await;
+                    Ok(())
                 },
             )
         });
         let running = running.inspect_err(|_| drop(std::fs::remove_file(&path))).map_err(StartError::System)?;
-        Ok(Server { path, sessions, running })
+        Ok(Server { path, answers: answers.clone(), running })
     }
 
     /// Returns the path of the socket.
@@ -129,22 +128,23 @@ impl Server {
     /// Does `unused` once no program has a session with the daemon, which takes no more of them
     /// then.
     pub fn end_when_unused(&self, unused: impl FnOnce() + Send + 'static) {
-        self.sessions.end_when_unused(unused);
+        self.answers.sessions().end_when_unused(unused);
     }
 
     /// Removes the socket, and answers nothing more but the requests that are there already, for
-    /// which it waits a little. Sessions go on.
+    /// which it waits a little. Those that take longer are not done any more. Sessions go on.
     pub fn stop(&self) {
-        self.sessions.close();
+        self.answers.sessions().close();
         // First, so that nobody is left waiting there.
         let _ = std::fs::remove_file(&self.path);
         self.running.drain();
+        self.answers.end_work();
     }
 
     /// Tells programs, after [`Server::stop`], that the daemon has ended, and the reason that not
     /// all is committed, if that is so.
     pub fn end(&self, failed: Option<&str>) {
-        self.sessions.tell_end(failed);
+        self.answers.sessions().tell_end(failed);
         self.running.stop();
     }
 }
@@ -166,18 +166,14 @@ impl MetricsServer {
     pub fn start(answers: &Answers, listener: std::net::TcpListener) -> io::Result<MetricsServer> {
         listener.set_nonblocking(true)?;
         let router = open_router(answers);
+        let anybody = |_: &_| Some(Credentials { uid: u32::MAX, gid: u32::MAX, groups: Vec::new() });
         let running = Running::start(
             "weft-metrics",
             || 0,
-            async move |places| {
+            async move |places, phase| {
                 let listener = TcpListener::from_std(listener)?;
-                Ok(accept(
-                    async || Ok(listener.accept().await?.0),
-                    |_| Some(Credentials { uid: u32::MAX, gid: u32::MAX, groups: Vec::new() }),
-                    router,
-                    places,
-                )
-                .await)
+                accept(async || Ok(listener.accept().await?.0), anybody, router, places, phase).await;
+                Ok(())
             },
         );
         running.map(MetricsServer)
@@ -211,10 +207,10 @@ enum Phase {
 impl Running {
     /// Has a thread of its own do what `serves` says; of its connections as many as `lasting` tells
     /// last until the end.
-    fn start<F: Future<Output = io::Result<Infallible>>>(
+    fn start<F: Future<Output = io::Result<()>>>(
         name: &str,
         lasting: impl Fn() -> usize + Send + 'static,
-        serves: impl FnOnce(Arc<Semaphore>) -> F + Send + 'static,
+        serves: impl FnOnce(Arc<Semaphore>, watch::Receiver<Phase>) -> F + Send + 'static,
     ) -> io::Result<Running> {
         let runtime = runtime(name)?;
         let (told, mut phase) = watch::channel(Phase::Serving);
@@ -222,11 +218,10 @@ impl Running {
         let serves = move || {
             runtime.block_on(async {
                 let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-                tokio::select! {
-                    served = serves(places.clone()) => match served {
-                        Err(error) => tracing::warn!("questions to this daemon are not answered: {error}"),
-                    },
-                    _ = phase.wait_for(|phase| *phase >= Phase::Draining) => {}
+                if let Err(error) = serves(places.clone(), phase.clone()).await {
+                    tracing::warn!("questions to this daemon are not answered: {error}");
+                    // It fails if nobody is left to tell.
+                    let _ = phase.wait_for(|phase| *phase >= Phase::Draining).await;
                 }
                 answered(&places, lasting()).await;
                 drop(draining);
@@ -285,15 +280,22 @@ fn runtime(name: &str) -> io::Result<Runtime> {
         .build()
 }
 
-/// Answers connections by `router`, of those of whom `asker` tells.
+/// Answers connections by `router`, of those of whom `asker` tells, until no more are to be taken,
+/// and then those that are there.
 async fn accept<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     next: impl AsyncFn() -> io::Result<S>,
     asker: impl Fn(&S) -> Option<Credentials>,
     router: Router,
     places: Arc<Semaphore>,
-) -> Infallible {
+    mut phase: watch::Receiver<Phase>,
+) {
     loop {
-        let Ok(stream) = next().await else {
+        let taken = tokio::select! {
+            biased;
+            taken = next() => taken,
+            _ = phase.wait_for(|phase| *phase >= Phase::Draining) => return,
+        };
+        let Ok(stream) = taken else {
             // Too many descriptors: others may be closed.
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;

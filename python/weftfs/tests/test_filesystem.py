@@ -311,6 +311,135 @@ def test_processes_append_to_one_file(fs: WeftFileSystem, volume: Path) -> None:
     assert len(lines) == len(set(lines)) == 3 * 10_020
 
 
+def test_writes_larger_than_a_request_are_made_of_several(fs: WeftFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = b"".join(b"%d %s\n" % (number, b"x" * 100) for number in range(8000))
+    with fs.open("/log", "ab") as file:
+        file.write(lines)
+        file.write(lines)
+    with fs.open("/log", "a") as text:
+        text.write(lines.decode())
+        text.write("y" * 1_000_000)
+    assert fs.cat("/log") == lines * 3 + b"y" * 1_000_000
+    monkeypatch.setattr(fs, "request_bytes", 1 << 20)
+    with fs.open("/f", "wb") as file:
+        file.write(lines * 5)
+    assert fs.cat("/f") == lines * 5
+
+
+def test_an_append_whose_fate_is_unknown_is_not_made_twice(fs: WeftFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = fs._write
+
+    def interrupted(*words: object) -> None:
+        written(*words)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    file = fs.open("/log", "ab")
+    file.write(b"once\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(fs, "_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            file.flush()
+    file.close()
+    assert fs.cat("/log") == b"once\n"
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    file = fs.open("/log", "ab")
+    file.write(b"twice\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(fs, "_write", refused)
+        with pytest.raises(OSError, match="no room"):
+            file.flush()
+    file.close()
+    assert fs.cat("/log") == b"once\ntwice\n"
+
+
+def test_a_change_during_a_commit_is_not_taken_as_committed(fs: WeftFileSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs.pipe("/f", b"x")
+    used = daemon.use(fs.volume)
+    post = used.connection.post
+
+    def slow(target: str, *words: object) -> object:
+        told = post(target, *words)  # type: ignore[arg-type]
+        if target == "/commit":
+            used.changes()
+        return told
+
+    with monkeypatch.context() as patched:
+        patched.setattr(used.connection, "post", slow)
+        fs.commit()
+    assert used.is_changed
+    fs.commit()
+    assert not used.is_changed
+
+
+def test_a_transaction_throws_nothing_away_that_others_have_written(fs: WeftFileSystem) -> None:
+    fs.pipe("/log", b"first\n")
+    with pytest.raises(OSError, match="changed"):
+        with fs.transaction:
+            with fs.open("/log", "ab") as file:
+                file.write(b"mine\n")
+            with fsspec.open(fs.unstrip_protocol("/log"), "ab") as other:
+                other.write(b"theirs\n")
+    assert fs.cat("/log") == b"first\ntheirs\n" and fs.ls("/", detail=False) == ["/log"]
+    fs.pipe("/f", b"x")
+    with fs.transaction:
+        with fs.open("/f", "wb") as file:
+            file.write(b"new")
+        fs.chmod("/f", 0o600)
+    assert fs.cat("/f") == b"new" and fs.info("/f")["mode"] & 0o777 == 0o600
+    with fs.transaction:
+        file = fs.open("/g", "wb")
+        file.write(b"not closed")
+    assert fs.cat("/g") == b"not closed"
+    with fs.transaction:
+        with fs.open("/f", "ab") as file:
+            file.truncate(1)
+            file.write(b"end")
+    assert fs.cat("/f") == b"nend"
+
+
+def test_nothing_is_removed_above_what_is_named(fs: WeftFileSystem) -> None:
+    fs.pipe({"/a/b/c": b"x", "/d": b"y"})
+    for path in ("/a/b/..", "/..", "/a/../d"):
+        with pytest.raises(OSError):
+            fs.rm(path, recursive=True)
+    assert fs.find("/") == ["/a/b/c", "/d"]
+    with pytest.raises(FileNotFoundError):
+        fs.mv("/none", "/x/y/z")
+    assert not fs.exists("/x")
+    deep = "/deep" + "/d" * 1200
+    fs.makedirs(deep)
+    fs.rm("/deep", recursive=True)
+    assert fs.find("/") == ["/a/b/c", "/d"]
+
+
+def test_trees_are_copied_with_their_links_and_rights(fs: WeftFileSystem) -> None:
+    fs.pipe({"/secret/key": b"k", "/home/private/f": b"x"})
+    fs.chmod("/secret", 0o700)
+    fs.chmod("/home/private", 0o700)
+    fs.symlink("../secret", "/home/notes")
+    fs.symlink("none", "/home/dangling")
+    fs.cp("/home", "/copy", recursive=True)
+    assert fs.islink("/copy/notes") and fs.islink("/copy/dangling")
+    assert fs.info("/copy/private")["mode"] & 0o777 == 0o700 and fs.cat("/copy/private/f") == b"x"
+    assert [name for name in fs.find("/copy")] == ["/copy/dangling", "/copy/notes", "/copy/private/f"]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_stale(fs: WeftFileSystem) -> None:
+    fs.pipe("/f", os.urandom(8 << 20))
+    with fs.open("/f", block_size=1 << 20) as file:
+        file.read(1 << 20)
+        with fs.transaction:
+            fs.pipe("/f", b"new")
+        with pytest.raises(OSError) as raised:
+            file.read()
+    assert raised.value.errno == errno.ESTALE
+    with fs.open("/f") as file:
+        assert file.read() == b"new"
+
+
 def test_names_are_taken_as_they_are(fs: WeftFileSystem) -> None:
     fs.pipe({"/a[1].txt": b"right", "/a1.txt": b"wrong", "/b*": b"star", "/bc": b"other"})
     fs.mv("/a[1].txt", "/moved")

@@ -396,3 +396,35 @@ fn no_path_leads_out_of_the_directory_where_it_begins() {
         assert!(code == 400 || code == 404, "{code} {}", String::from_utf8_lossy(&why));
     });
 }
+
+#[test]
+fn long_listings_come_in_parts_and_below_writeback_nothing_is_changed() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    let server = Server::of(&place, "v");
+    let long = hex(&"t".repeat(1500));
+    for number in 0..1000 {
+        told(&server.socket, &format!("POST /files/symlink?path={}&target={long}", hex(&format!("/{number}"))), b"");
+    }
+    let (mut listed, mut parts, mut after) = (0, 0, Some(0));
+    while let Some(place) = after {
+        let part = told(&server.socket, &format!("GET /files/entries?path=2f&after={place}"), b"");
+        listed += part["entries"].as_array().unwrap().len();
+        parts += 1;
+        after = part["after"].as_u64();
+    }
+    assert!(listed == 1000 && parts > 2, "{listed} in {parts}");
+    for wrong in ["uid=4294967295", "gid=4294967295"] {
+        assert_eq!(refused(&server.socket, &format!("POST /files/set?path=2f&{wrong}"), b""), 22);
+    }
+    assert_eq!(refused(&server.socket, "POST /files/symlink?path=2f7a&target=610062", b""), 22);
+    assert_eq!(server.end().code, 0);
+    fs::create_dir(place.path("m")).unwrap();
+    place.weft(&["mount", "--writeback", "v", "m"]).well();
+    let status = place.weft(&["status", "--json", "v"]).json();
+    let socket = PathBuf::from(status[0]["socket"].as_str().unwrap());
+    let (code, answer) = asked(&socket, &format!("POST /files/create?path={}", hex("/f")), b"");
+    assert!(code == 409 && String::from_utf8(answer).unwrap().contains("--writeback"), "{code}");
+    told(&socket, "GET /files/attributes?path=2f", b"");
+    place.weft(&["umount", "m"]).well();
+}

@@ -71,6 +71,8 @@ pub(super) async fn replace(asked: Asked, RawQuery(query): RawQuery) -> Response
                 (_, Some(other)) if other != "fail" => return Err(Refusal::senseless("'exists' is not 'fail'")),
                 (Some(there), _) if there.kind == Kind::Directory => return Err(ErrorKind::IsDirectory.into()),
                 (Some(there), _) if there.kind != Kind::File => return Err(ErrorKind::Invalid.into()),
+                // What a transformation link shows is not written so.
+                (Some(there), _) if there.computed.is_some() => return Err(ErrorKind::AccessDenied.into()),
                 (Some(there), _) => volume.user.make_like(parent, &beside, &there)?,
                 (None, _) => {
                     let node = node(query, Kind::File, 0o666)?;
@@ -111,6 +113,9 @@ pub(super) async fn symlink(asked: Asked, RawQuery(query): RawQuery) -> Response
         .told(query, &[&["path", "target"], &TOPS], |volume, query| {
             let (parent, name) = entry(volume, query, "path")?;
             let target = query.bytes("target")?;
+            if target.contains(&0) {
+                return Err(Refusal::senseless("'target' has a zero byte"));
+            }
             let node = MakeNode { kind: Kind::Symlink, permissions: 0o777, umask: 0, rdev: 0 };
             let made = volume.user.make(parent, &name, node, Some(&target), SetAttributes::default())?;
             Ok(Attributed::of(volume, &made.value)?)
@@ -137,8 +142,8 @@ pub(super) async fn set(asked: Asked, RawQuery(query): RawQuery) -> Response {
             let changes = SetAttributes {
                 size: query.number("size")?,
                 permissions: query.permissions("mode")?,
-                uid: query.number("uid")?,
-                gid: query.number("gid")?,
+                uid: owner(query, "uid")?,
+                gid: owner(query, "gid")?,
                 mtime: time("mtime")?,
                 atime: time("atime")?,
                 ..SetAttributes::default()
@@ -146,6 +151,14 @@ pub(super) async fn set(asked: Asked, RawQuery(query): RawQuery) -> Response {
             Ok(Attributed::of(volume, &volume.user.set_attributes(file, changes, |_| true)?.after)?)
         })
         .await
+}
+
+/// The user or group of this name. That of all bits is none (POSIX chown()).
+fn owner(query: &Query, name: &'static str) -> Result<Option<u32>, Refusal> {
+    match query.number(name)? {
+        Some(u32::MAX) => Err(Refusal::senseless(format!("'{name}' is no number that could be one"))),
+        number => Ok(number),
+    }
 }
 
 /// Removes a name of a file, or a directory that is empty.
@@ -163,11 +176,17 @@ pub(super) async fn remove(asked: Asked, RawQuery(query): RawQuery) -> Response 
 }
 
 /// Moves a name in one step, over a file that is there (POSIX rename()), unless `exists` is `fail`.
+/// With `rights` the file first gets those of what it replaces, as they are by then.
 pub(super) async fn rename(asked: Asked, RawQuery(query): RawQuery) -> Response {
     asked
-        .told(query, &[&["path", "to", "exists"], &TOPS], |volume, query| {
+        .told(query, &[&["path", "to", "exists", "rights"], &TOPS], |volume, query| {
             let (from, to) = (entry(volume, query, "path")?, entry(volume, query, "to")?);
             let (from, to) = ((from.0, &*from.1), (to.0, &*to.1));
+            if query.has("rights")
+                && let Ok((replaced, _)) = volume.user.lookup(to.0, to.1)
+            {
+                volume.user.make_alike(&volume.user.lookup(from.0, from.1)?.0, &replaced)?;
+            }
             match query.value("exists") {
                 None => volume.user.rename(from, to)?,
                 Some("fail") => volume.user.rename_to_new(from, to)?,

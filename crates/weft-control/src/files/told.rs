@@ -10,6 +10,9 @@ use axum::response::{IntoResponse, Response};
 use serde::{Serialize, Serializer};
 use weft_vfs::{Attributes, DirEntry, ErrorKind, FileId, Kind, is_past};
 
+/// Bytes of names and targets after which a listing ends for once: it is in memory as a whole.
+const TEXT_BYTES_MAX: usize = 512 << 10;
+
 /// Bytes as text; in hexadecimal, too, if they are none.
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -19,6 +22,12 @@ enum Text {
 }
 
 impl Text {
+    fn len(&self) -> usize {
+        match self {
+            Text::Plain(text) | Text::Bytes { text, .. } => text.len(),
+        }
+    }
+
     fn of(bytes: &[u8]) -> Text {
         match std::str::from_utf8(bytes) {
             Ok(text) => Text::Plain(text.into()),
@@ -110,9 +119,13 @@ impl Listed {
         listed: &[(DirEntry, Option<Attributes>)],
         is_end: bool,
     ) -> weft_vfs::Result<Listed> {
-        let after = listed.last().map(|(last, _)| last.cookie.0).filter(|_| !is_end);
+        let mut after = listed.last().map(|(last, _)| last.cookie.0).filter(|_| !is_end);
         let mut entries = Vec::with_capacity(listed.len());
+        let mut bytes = 0;
         for (entry, attributes) in listed {
+            if bytes > TEXT_BYTES_MAX {
+                break;
+            }
             // Transformation links are listed without: what they look like may have to be computed.
             let found = || volume.user.lookup(directory, entry.name.as_bytes()).ok().map(|(found, _)| found);
             let attributes = attributes.or_else(found);
@@ -122,6 +135,11 @@ impl Listed {
                 Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => continue,
                 attributed => attributed?,
             };
+            let target = attributes.as_ref().and_then(|attributes| attributes.target.as_ref());
+            bytes += entry.name.as_bytes().len() + target.map_or(0, Text::len);
+            if bytes > TEXT_BYTES_MAX {
+                after = Some(entry.cookie.0);
+            }
             entries.push(Entry { name: Text::of(entry.name.as_bytes()), attributes });
         }
         Ok(Listed { fields: FIELDS, entries, after })

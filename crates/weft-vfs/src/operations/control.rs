@@ -71,6 +71,11 @@ impl Vfs {
         self.keeps_lengths.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// True if a client keeps lengths of files for itself ([`Vfs::client_keeps_lengths`]).
+    pub fn keeps_lengths(&self) -> bool {
+        self.keeps_lengths.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// From now on the layer is told when files are opened and closed.
     pub fn tells_of_opens(&self) {
         let mut state = self.state.lock();

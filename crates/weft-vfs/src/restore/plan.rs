@@ -13,7 +13,6 @@ use crate::secrets::KEPT;
 use crate::volume::Vfs;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 use weft_digest::Digest;
 use weft_store::{CommitNo, Ino, InodeRow, Kind, Name, NameRow, path_to};
 use weft_tree::{ErrorKind, ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs, Stored};
@@ -221,7 +220,7 @@ fn refuse_kept_lengths(vfs: &Vfs, restoration: &Restoration) -> Restoring<()> {
         let is_file = inode.row.kind == Kind::File && inode.present.is_some();
         is_file && !matches!(inode.content, RestoredContent::Same)
     };
-    if !vfs.keeps_lengths.load(Ordering::Relaxed) || !restoration.inodes.iter().any(is_changed) {
+    if !vfs.keeps_lengths() || !restoration.inodes.iter().any(is_changed) {
         return Ok(());
     }
     refused(

@@ -14,15 +14,17 @@ impl User<'_> {
     pub fn make_like(&self, parent: FileId, name: &[u8], like: &Attributes) -> Result<Attributes> {
         let node = MakeNode { kind: Kind::File, permissions: 0o600, umask: 0, rdev: 0 };
         let made = self.create(parent, name, node, SetAttributes::default(), IfExists::Fail)?.value;
-        let file = FileId::from(&made);
-        let alike = self.make_alike(file, &made, like);
+        let alike = self.make_alike(&made, like);
         if alike.is_err() {
             let _ = self.unlink(parent, name);
         }
-        alike.and_then(|()| self.attributes(file))
+        alike.and_then(|()| self.attributes(FileId::from(&made)))
     }
 
-    fn make_alike(&self, file: FileId, made: &Attributes, like: &Attributes) -> Result<()> {
+    /// Gives file `made` owner, group, permissions, ACL and extended attributes of file `like`, as
+    /// [`User::make_like`] does.
+    pub fn make_alike(&self, made: &Attributes, like: &Attributes) -> Result<()> {
+        let file = FileId::from(made);
         let set = |changes: SetAttributes| self.set_attributes(file, changes, |_| true);
         let changed = |is: u32, was: u32| Some(is).filter(|_| is != was);
         let mut has_group = made.gid == like.gid;

@@ -31,6 +31,21 @@ class Gone(ConnectionError):
     """Nobody listens at the socket: the daemon has ended."""
 
 
+class Cut(ConnectionResetError):
+    """An answer ends early."""
+
+    #: The part of its body that has come.
+    received = b""
+
+
+class Early(EOFError):
+    """A body ends early."""
+
+    def __init__(self, received: bytes) -> None:
+        super().__init__("the answer ends early")
+        self.received = received
+
+
 class Crowded(BlockingIOError):
     """Others have all connections that the daemon takes."""
 
@@ -51,15 +66,27 @@ class Connection:
 
     def content(self, query: Query) -> bytes:
         """Returns bytes of a file: as many as asked for, unless it ends before."""
-        return self._asked_again("/files/content", query)
+        offset, length = int(query["offset"]), int(query["length"])
+        parts: list[bytes] = []
+        while True:
+            try:
+                parts.append(self._asked_again("/files/content", {**query, "offset": offset, "length": length}))
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            except Cut as cut:
+                # The daemon could not read on. Asked for the rest, it tells why.
+                if not cut.received:
+                    raise
+                parts.append(cut.received)
+                offset, length = offset + len(cut.received), length - len(cut.received)
 
     def _asked_again(self, target: str, query: Query | None) -> bytes:
-        """Returns the answer to a question, which changes nothing: if the daemon ends meanwhile, the
-        next one may be asked (`Gone`)."""
+        """Returns the answer to a question, which changes nothing: it is asked twice, if need be."""
         try:
             return self._answer("GET", target, query)
-        except ConnectionResetError as error:
-            raise Gone(error.errno, "the daemon of the volume has ended") from error
+        except Cut as cut:
+            if cut.received:
+                raise
+            return self._answer("GET", target, query)
 
     def _answer(
         self,
@@ -101,7 +128,9 @@ class Connection:
                 code, answer = read_answer(link)
             except (ConnectionResetError, EOFError) as error:
                 why = "the daemon closed the connection before it answered; what was asked for may have been done"
-                raise ConnectionResetError(errno.ECONNRESET, why) from (unsent or error)
+                cut = Cut(errno.ECONNRESET, why)
+                cut.received = error.received if isinstance(error, Early) else b""
+                raise cut from (unsent or error)
             except BlockingIOError as error:
                 raise TimeoutError(errno.ETIMEDOUT, f"the daemon has said nothing for {SILENCE_MAX} seconds") from error
         if 200 <= code < 300:
@@ -160,9 +189,12 @@ def received(link: socket.socket, length: int) -> bytes:
     """Returns so many bytes, read at once into their place unless a signal comes between."""
     parts: list[bytes] = []
     while length > 0:
-        part = link.recv(length, socket.MSG_WAITALL)
+        try:
+            part = link.recv(length, socket.MSG_WAITALL)
+        except ConnectionResetError:
+            part = b""
         if not part:
-            raise EOFError("the answer ends early")
+            raise Early(b"".join(parts))
         parts.append(part)
         length -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -177,6 +209,8 @@ def refusal(code: int, answer: bytes) -> OSError:
     except (ValueError, TypeError, KeyError):
         if code == 503 and text.startswith("too many connections"):
             return Crowded(errno.EAGAIN, text)
+        if code in (414, 431):
+            return OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if code in (404, 405):
             text = "the daemon of this volume is of an earlier version, which serves no files: start it again"
         number = {404: errno.ENOSYS, 405: errno.ENOSYS, 503: errno.EAGAIN, 504: errno.ETIMEDOUT}.get(code, errno.EIO)

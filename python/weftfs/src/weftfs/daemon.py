@@ -53,12 +53,24 @@ class Daemon:
         self.volume = volume
         self.connection = Connection(path)
         self.session = Session(path)
-        #: True if this process has changed something since it had all committed.
-        self.is_changed = False
+        # Changes of this process, and how many of them are committed for sure.
+        self._changes = self._committed = 0
         #: True if it has ended, and not all that was changed is known to be committed.
         self.is_lost = False
-        self._is_left = False
+        #: True if this process has left it.
+        self.is_left = False
+        self._lock = threading.Lock()
         self._helper = helper
+
+    @property
+    def is_changed(self) -> bool:
+        """True if this process has changed something since it had all committed."""
+        return self._changes > self._committed
+
+    def changes(self) -> None:
+        """Notes that this process is about to change something."""
+        with self._lock:
+            self._changes += 1
 
     def status(self) -> dict[str, Any]:
         """Returns what it tells of itself, as `weft status --json` has it."""
@@ -67,7 +79,7 @@ class Daemon:
 
     def has_ended(self, seconds: float = 0) -> bool:
         """True if it has ended. Waits for that so long, if there is a time; `TimeoutError` then."""
-        if self._is_left:
+        if self.is_left:
             return True
         is_committed = self.session.is_committed(seconds)
         if self.session.has_ended():
@@ -80,28 +92,34 @@ class Daemon:
 
     def commit(self) -> int:
         """Has it commit all; returns the number of the last commit."""
+        # What others change meanwhile may be left out.
+        changes = self._changes
         told = self.connection.post("/commit")
-        self.is_changed = False
+        with self._lock:
+            self._committed = max(self._committed, changes)
         return int(told["commit"])
 
     def leave(self) -> None:
         """Leaves it once all is committed. Raises `WeftError` if that fails."""
         was_changed = self.is_changed
-        try:
-            if was_changed and not self.session.has_ended():
-                with contextlib.suppress(Gone):
-                    self.commit()
-        finally:
-            failed = self.session.leave(ENDING_MAX)
-            self._reap(0 if self.session.is_daemon_there() else 1)
-            self._is_left = True
+        if was_changed and not self.session.has_ended():
+            try:
+                self.commit()
+            except Gone:
+                pass
+            except OSError as error:
+                # It stays, and so does what is not committed: the reason may be mended.
+                raise WeftError(f"not all changes of {self.volume} could be committed: {error.strerror}") from error
+        failed = self.session.leave(ENDING_MAX)
+        self._reap(0 if self.session.is_daemon_there() else 1)
+        self.is_left = True
         if failed is not None and was_changed:
             self.is_lost = True
             raise WeftError(f"not all changes of {self.volume} could be committed: {failed}")
 
     def forget(self) -> None:
         """Lets go of it in a process that was forked: it is the parent's."""
-        self._is_left = True
+        self.is_left = True
         self.session.forget()
         if self._helper is not None:
             # Nothing is left for its destructor to do.
@@ -163,9 +181,12 @@ def release(volume: str) -> None:
     if known is None:
         return
     with known.lock:
-        left, known.daemon = known.daemon, None
-        if left is not None:
-            left.leave()
+        if known.daemon is not None:
+            try:
+                known.daemon.leave()
+            finally:
+                if known.daemon.is_left:
+                    known.daemon = None
 
 
 def _found(volume: str) -> Daemon:

@@ -52,6 +52,9 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         # Bytes that were read for lines, and their place.
         self._block, self._block_start = b"", 0
         self._replaces: dict[str, Any] | None = None
+        # What is there of this name, if its content goes on here.
+        self._before: dict[str, Any] | None = None
+        self._process = os.getpid()
         if mode == "rb":
             told = fs._attributes(path)
             if told["kind"] == "directory":
@@ -109,6 +112,8 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         self.flush()
         size = int(self.loc) if size is None else size
         self.fs._set(self.path, {"id": self._id, "size": size}, self._daemon)
+        if self.mode == "ab":
+            self._start = self.loc = size
         return size
 
     def read(self, length: int | None = -1) -> bytes:
@@ -173,19 +178,31 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
             self.fs._none_lost(self._daemon, self.path)
             return
         written = 0
-        try:
-            with self.buffer.getbuffer() as gathered:
-                for piece in self._pieces(gathered):
-                    place: dict[str, str | int | bytes] = {"append": ""} if self._appends() else {"offset": self._start}
-                    self.fs._write(self._id, place, piece, self.path, self._daemon)
+        with self.buffer.getbuffer() as gathered:
+            pieces = self._pieces(gathered)
+            try:
+                for piece in pieces:
+                    if self._appends():
+                        # Not again, whatever becomes of it, unless it was refused.
+                        written += len(piece)
+                        try:
+                            self.fs._write(self._id, {"append": ""}, piece, self.path, self._daemon)
+                        except OSError as error:
+                            if not isinstance(error, (ConnectionError, TimeoutError)):
+                                written -= len(piece)
+                            raise
+                    else:
+                        self.fs._write(self._id, {"offset": self._start}, piece, self.path, self._daemon)
+                        written += len(piece)
                     self._start += len(piece)
-                    written += len(piece)
-        finally:
-            # What is written is not written again.
-            rest = self.buffer.getvalue()[written:]
-            self.buffer.seek(0)
-            self.buffer.truncate()
-            self.buffer.write(rest)
+            finally:
+                for piece in pieces:
+                    piece.release()
+                rest = bytes(gathered[written:])
+                gathered.release()
+                self.buffer.seek(0)
+                self.buffer.truncate()
+                self.buffer.write(rest)
 
     def _appends(self) -> bool:
         # Nobody else knows one that has no name yet.
@@ -194,12 +211,15 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
     def _pieces(self, gathered: memoryview) -> list[memoryview]:
         """Cuts what is buffered into what is written in one request each."""
         bytes_max = APPENDED_BYTES_MAX if self._appends() else self.fs.request_bytes
-        pieces = []
-        while len(gathered) > bytes_max:
-            lines = bytes(gathered[:bytes_max]).rfind(b"\n") + 1 if self._appends() else 0
-            pieces.append(gathered[: lines or bytes_max])
-            gathered = gathered[lines or bytes_max :]
-        return [*pieces, gathered]
+        pieces, at = [], 0
+        while len(gathered) - at > bytes_max:
+            end = at + bytes_max
+            if self._appends():
+                end = at + bytes(gathered[at:end]).rfind(b"\n") + 1 or end
+                end = end if end > at else at + bytes_max
+            pieces.append(gathered[at:end])
+            at = end
+        return [*pieces, gathered[at:]]
 
     def _size(self) -> int:
         return int(self.fs._attributes_by_id(self._id, self.path)["size"])
@@ -214,22 +234,33 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
             there = self.fs._attributes_by_id(before._id, self.path)
             return self.fs._copy_content(there, self._id, self.path, self._daemon)
         try:
-            there = self.fs._attributes(self.path)
+            self._before = self.fs._attributes(self.path)
         except FileNotFoundError:
             return 0
-        return self.fs._copy_content(there, self._id, self.path, self._daemon)
+        return self.fs._copy_content(self._before, self._id, self.path, self._daemon)
+
+    def _is_as_before(self) -> bool:
+        """True unless somebody has changed the file of this name since its content was copied."""
+        there = self.fs._attributes(self.path) if self._before else None
+        return there is None or self._before is None or all(there[of] == self._before[of] for of in ("id", "size", "mtime"))
 
     def commit(self) -> None:
         """Gives a file its name that was opened with `autocommit=False`."""
-        if self._replaces is not None:
+        if self._replaces is not None and self._process == os.getpid():
+            if not self.closed:
+                self.flush()
             self.fs._none_lost(self._daemon, self.path)
+            if not self._is_as_before():
+                why = "somebody has changed it since the transaction opened it to append: it stays as it is"
+                raise OSError(errno.EBUSY, why, self.path)
             self.fs._take_place(self._replaces, self.path, self.mode == "xb", self._daemon)
             self._replaces = None
             self._is_decided()
 
     def discard(self) -> None:
         """Removes a file that was opened with `autocommit=False`."""
-        if self._replaces is not None:
+        # A process that was forked leaves it to its parent.
+        if self._replaces is not None and self._process == os.getpid():
             with contextlib.suppress(FileNotFoundError):
                 self.fs._remove_in(self._replaces["in"], bytes.fromhex(self._replaces["name"]), self.path)
             self._replaces = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -132,7 +133,9 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
 
     def __repr__(self) -> str:
         at = "" if self.moment is None else f", at={self.moment!r}"
-        return f"WeftFileSystem({self.volume!r}{at})"
+        # Without a password.
+        volume = re.sub(r"(://[^/@]*?):[^/@]*@", r"\1@", self.volume)
+        return f"WeftFileSystem({volume!r}{at})"
 
     @classmethod
     def _parent(cls, path: str) -> str:
@@ -211,6 +214,19 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
                 entry["type"] = "link"
         return sorted(details, key=lambda entry: entry["name"])
 
+    def walk(
+        self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: Any = "omit", **kwargs: Any
+    ) -> Iterator[Any]:
+        """Goes through a tree. Leaves out what is not there or closed to the user; anything else is
+        an error, also if those are to be omitted."""
+
+        def omit(error: OSError) -> None:
+            if not isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError)):
+                raise error
+
+        how = omit if on_error == "omit" else on_error
+        yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=how, **kwargs)
+
     def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
         """Makes a directory; those above it, too, unless `create_parents` is false."""
         path = self._strip_protocol(path)
@@ -258,6 +274,8 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
             self._remove_all(self._strip_protocol(one), recursive)
 
     def _remove_all(self, path: str, recursive: bool) -> None:
+        if ".." in self._inner(path).split("/"):
+            raise OSError(errno.EINVAL, "a path with '..' is not removed: name it without", path)
         # By the ids of directories: nobody who moves one meanwhile leads this elsewhere.
         above, name = self._entry(path)
         told = self._attributes_in(above, name, path) if name else self._attributes(path)
@@ -271,20 +289,41 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
             self._remove_in(above, name, path, directory=True)
 
     def _remove_below(self, directory: str, path: str) -> None:
-        for name, entry in list(self._listed({"id": directory}, path)):
-            below = path.rstrip("/") + "/" + name
-            is_directory = entry.get("kind") == "directory"
-            if is_directory:
-                self._remove_below(entry["id"], below)
-            self._remove_in(directory, os.fsencode(name), below, directory=is_directory)
+        """Removes all in a directory, however deep."""
+        # What is left to be done, the next thing last: a directory to be emptied, or an entry to be removed.
+        left: list[tuple[str, bytes | None, str]] = [(directory, None, path)]
+        while left:
+            above, name, at = left.pop()
+            if name is not None:
+                self._remove_in(above, name, at, directory=True)
+                continue
+            for found, entry in list(self._listed({"id": above}, at)):
+                below = at.rstrip("/") + "/" + found
+                if entry.get("kind") == "directory":
+                    left += [(above, os.fsencode(found), below), (entry["id"], None, below)]
+                else:
+                    self._remove_in(above, os.fsencode(found), below)
 
-    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copies a file by sharing its blocks; of a directory, makes one of that name."""
+    def copy(self, path1: Any, path2: Any, recursive: bool = False, **kwargs: Any) -> None:
+        """Copies files; with `recursive` directories with all in them, and symbolic links as such."""
+        super().copy(path1, path2, recursive=recursive, follow=not recursive, **kwargs)
+
+    cp = copy
+
+    def cp_file(self, path1: str, path2: str, follow: bool = True, **kwargs: Any) -> None:
+        """Copies a file by sharing its blocks; of a directory, makes one of that name and its
+        permissions; of a symbolic link what it leads to, or the link unless `follow`."""
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
-        source = self._attributes(path1)
-        if source["kind"] == "directory":
-            self.makedirs(path2, exist_ok=True)
+        source = self._attributes(path1, link=not follow)
+        if source["kind"] == "symbolic link":
+            self.symlink(as_name(source["target"]), path2)
             return
+        if source["kind"] == "directory":
+            if not self.isdir(path2):
+                self._with_parents(path2, lambda: self._make_directory(path2, source["mode"] & 0o777))
+            return
+        if source["kind"] != "file":
+            raise OSError(errno.EINVAL, f"a {source['kind']} is not copied", path1)
         used = self._daemon()
         target = self._create(path2, "take", source["mode"] & 0o777)
         if target["id"] == source["id"]:
@@ -303,6 +342,8 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if into or self.isdir(path2):
             path2 = path2.rstrip("/") + "/" + self._inner(path1).rpartition("/")[2]
+        # Before directories are made for nothing.
+        self._attributes(path1, link=True)
         self._with_parents(path2, lambda: self._rename(path1, path2))
 
     move = mv
@@ -341,6 +382,8 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
         told = self._attributes(path)
         if told["kind"] == "directory":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if told["kind"] != "file":
+            raise OSError(errno.EINVAL, f"a {told['kind']} has no content here", path)
         size = told["size"]
         first, behind, _ = slice(start, end).indices(size)
         return self._read(told["id"], first, behind - first, path)
@@ -552,6 +595,8 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
                 raise WeftError("other processes use this volume: links can be made on a mount, or once those have ended")
             subjects = [f"{self.volume}:{one.lstrip('/')}" for one in named]
         program.output(["link", *options, "--", *subjects])
+        # A command has made it, of which no daemon's end tells.
+        self.commit()
 
     def run(self, path: str, network: str) -> bytes:
         """Gives a file through a network of stages, such as `'zstd -d | grep error'`, and returns
@@ -595,7 +640,7 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
         def asked(used: daemon.Daemon) -> dict[str, Any]:
             if since is not None:
                 self._none_lost(since, paths[0])
-            used.is_changed = True
+            used.changes()
             told: dict[str, Any] = used.connection.post(target, query, body)
             return told
 
@@ -711,6 +756,8 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
         query: Query = {"in": replacement["in"], "path": names["name"], "to": names["over"]}
         if is_new:
             query["exists"] = "fail"
+        else:
+            query["rights"] = ""
         self._change("/files/rename", query, path, since=since)
 
     def _set(self, path: str, query: Query, since: daemon.Daemon) -> None:
@@ -728,8 +775,9 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
             self.makedirs(self._parent(path), exist_ok=True)
             return make()
 
-    def _make_directory(self, path: str) -> None:
-        self._change("/files/make-directory", {**self._of(path), "umask": format(umask(), "o")}, path)
+    def _make_directory(self, path: str, mode: int = 0o777) -> None:
+        query: Query = {**self._of(path), "umask": format(umask(), "o"), "mode": format(mode, "o")}
+        self._change("/files/make-directory", query, path)
 
     def _remove(self, path: str, directory: bool = False) -> None:
         query = self._of(path)
