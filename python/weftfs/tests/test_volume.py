@@ -74,7 +74,7 @@ def test_a_moment_is_that_for_ever_and_another_one_next_time(any_fs: WeftFileSys
     assert [change["path"] for change in second.diff("/", since=f"@{first.commit_number}")] == ["/f"]
 
 
-def test_views_are_listed_as_what_they_look_like(any_fs: WeftFileSystem) -> None:
+def test_views_are_listed_as_what_they_look_like(any_fs: WeftFileSystem, tmp_path: Path) -> None:
     fs = any_fs
     fs.pipe({"/packed/sub/a": b"abc", "/packed/b": b"x"})
     fs.link("/packed/b", "/upper", "upper")
@@ -83,6 +83,12 @@ def test_views_are_listed_as_what_they_look_like(any_fs: WeftFileSystem) -> None
     assert (listed["/upper"]["type"], listed["/upper"]["size"]) == ("file", 1)
     assert listed["/view"]["type"] == "directory"
     assert fs.find("/view") == ["/view/b", "/view/sub/a"] and fs.cat("/view/sub/a") == b"ABC"
+    fs.get("/view/", str(tmp_path / "got") + "/", recursive=True)
+    assert (tmp_path / "got/sub/a").read_bytes() == b"ABC"
+    fs.mkdir("/above")
+    fs.mv("/view", "/above/view")
+    fs.rm("/above", recursive=True)
+    assert not fs.exists("/above") and fs.cat("/packed/sub/a") == b"abc"
 
 
 def test_the_past_is_read_compared_and_brought_back(any_fs: WeftFileSystem) -> None:

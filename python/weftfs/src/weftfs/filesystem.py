@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -26,6 +27,9 @@ T = TypeVar("T")
 OPTIONS = frozenset(
     ("asynchronous", "loop", "skip_instance_cache", "use_listings_cache", "listings_expiry_time", "max_paths")
 )
+
+#: Bytes that are read at once of a file that is gone through.
+PIECE_BYTES = 8 << 20
 
 #: Kinds of inodes as fsspec calls them; others are `other`.
 TYPES = {"file": "file", "directory": "directory", "symbolic link": "link"}
@@ -284,9 +288,21 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
             return
         if not recursive:
             raise IsADirectoryError(errno.EISDIR, "it is a directory: remove it with recursive=True", path)
+        if name and self._is_removed(above, name, path):
+            return
         self._remove_below(told["id"], path)
         if name:
             self._remove_in(above, name, path, directory=True)
+
+    def _is_removed(self, above: str, name: bytes, path: str) -> bool:
+        """Removes a directory if it is empty, or a view, in which nothing is removed; true if so."""
+        try:
+            self._remove_in(above, name, path, directory=True)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False
+        return True
 
     def _remove_below(self, directory: str, path: str) -> None:
         """Removes all in a directory, however deep."""
@@ -299,10 +315,10 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
                 continue
             for found, entry in list(self._listed({"id": above}, at)):
                 below = at.rstrip("/") + "/" + found
-                if entry.get("kind") == "directory":
-                    left += [(above, os.fsencode(found), below), (entry["id"], None, below)]
-                else:
+                if entry.get("kind") != "directory":
                     self._remove_in(above, os.fsencode(found), below)
+                elif not self._is_removed(above, os.fsencode(found), below):
+                    left += [(above, os.fsencode(found), below), (entry["id"], None, below)]
 
     def copy(self, path1: Any, path2: Any, recursive: bool = False, **kwargs: Any) -> None:
         """Copies files; with `recursive` directories with all in them, and symbolic links as such."""
@@ -406,6 +422,24 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
             callback.set_size(os.fstat(source.fileno()).st_size)
             while piece := source.read(self.blocksize):
                 target.write(piece)
+                callback.relative_update(len(piece))
+
+    def get_file(
+        self, rpath: Any, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
+    ) -> None:
+        """Copies a file to outside: to a path, or to a file that is open; of a directory, makes one."""
+        path = self._strip_protocol(rpath)
+        told = self._attributes(path)
+        if told["kind"] == "directory":
+            os.makedirs(lpath, exist_ok=True)
+            return
+        target = outfile or (lpath if hasattr(lpath, "write") else None)
+        if target is None:
+            os.makedirs(os.path.dirname(os.fspath(lpath)) or ".", exist_ok=True)
+        with contextlib.nullcontext(target) if target is not None else open(lpath, "wb") as into:
+            callback.set_size(told["size"])
+            for piece in self._pieces(path):
+                into.write(piece)
                 callback.relative_update(len(piece))
 
     def _open(
@@ -609,8 +643,14 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
     def _pieces(self, path: str) -> Iterator[bytes]:
         path = self._strip_protocol(path)
         told = self._attributes(path)
-        for offset in range(0, told["size"], self.blocksize):
-            yield self._read(told["id"], offset, min(self.blocksize, told["size"] - offset), path)
+        offset = 0
+        while offset < told["size"]:
+            piece = self._read(told["id"], offset, min(PIECE_BYTES, told["size"] - offset), path)
+            if not piece:
+                # It was cut off meanwhile.
+                return
+            yield piece
+            offset += len(piece)
 
     def _daemon(self) -> daemon.Daemon:
         return daemon.use(self.volume)
