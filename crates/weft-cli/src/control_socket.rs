@@ -82,6 +82,14 @@ impl ControlSocket {
         self.0.control.as_ref().err().map(String::as_str)
     }
 
+    /// This daemon will end once no program has a session with it:
+    /// [`ControlSocket::end_when_unused`] follows.
+    pub fn will_end_when_unused(&self) {
+        if let Ok(server) = &self.0.control {
+            server.will_end_when_unused();
+        }
+    }
+
     /// Does `unused` once no program has a session with this daemon; at once if there is no socket.
     pub fn end_when_unused(&self, unused: impl FnOnce() + Send + 'static) {
         match &self.0.control {

@@ -125,6 +125,12 @@ impl Server {
         &self.path
     }
 
+    /// The daemon will end once no program has a session with it: [`Server::end_when_unused`]
+    /// follows.
+    pub fn will_end_when_unused(&self) {
+        self.answers.sessions().will_end_when_unused();
+    }
+
     /// Does `unused` once no program has a session with the daemon, which takes no more of them
     /// then.
     pub fn end_when_unused(&self, unused: impl FnOnce() + Send + 'static) {

@@ -20,11 +20,16 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// Most sessions at once: other connections must have room.
 const SESSIONS_MAX: usize = 128;
+
+/// Time in which a daemon hears that the program which started it needs it no more.
+const STARTER_MAX: Duration = Duration::from_secs(1);
 
 /// What is done once there is no session left.
 type Unused = Box<dyn FnOnce() + Send>;
@@ -45,6 +50,8 @@ struct Known {
     /// True if the daemon ends, and takes no more.
     is_ending: bool,
     unused: Option<Unused>,
+    /// True if there is or will be such an end: whoever leaves last waits for it.
+    ends_when_unused: bool,
 }
 
 impl Sessions {
@@ -67,10 +74,16 @@ impl Sessions {
         self.state.lock().is_ending = true;
     }
 
+    /// The daemon will end once there is no session: [`Sessions::end_when_unused`] follows.
+    pub(crate) fn will_end_when_unused(&self) {
+        self.state.lock().ends_when_unused = true;
+    }
+
     /// Does `unused` once there is no session, and takes no more then.
     pub(crate) fn end_when_unused(&self, unused: impl FnOnce() + Send + 'static) {
         let mut known = self.state.lock();
         known.unused = Some(Box::new(unused));
+        known.ends_when_unused = true;
         known.end_if_unused();
     }
 
@@ -112,14 +125,18 @@ struct Session {
 }
 
 impl Session {
-    /// Its program leaves. True if the daemon ends.
-    fn leave(&mut self) -> bool {
+    /// Its program leaves. Returns the time to wait for the end of the daemon, if that ends.
+    fn leave(&mut self) -> Option<Duration> {
         let mut known = self.sessions.state.lock();
         if std::mem::take(&mut self.is_counted) {
             known.count -= 1;
             known.end_if_unused();
         }
-        known.is_ending
+        match known.is_ending {
+            true => Some(Duration::MAX),
+            // It may not have heard yet that the program which started it needs it no more.
+            false => (known.ends_when_unused && known.count == 0).then_some(STARTER_MAX),
+        }
     }
 
     /// Lasts until its program leaves it or the daemon ends. Returns the last line of its answer.
@@ -134,7 +151,12 @@ impl Session {
             line = &mut has_ended => return line,
             () = end_of(&mut program) => {}
         }
-        if self.leave() { has_ended.await } else { line(&json!({ "ended": false })) }
+        let ended = match self.leave() {
+            Some(Duration::MAX) => Some(has_ended.await),
+            Some(time) => timeout(time, has_ended).await.ok(),
+            None => None,
+        };
+        ended.unwrap_or_else(|| line(&json!({ "ended": false })))
     }
 }
 

@@ -89,6 +89,9 @@ fn start(
                 opened.close()?;
                 return Err(why);
             }
+            if arguments.until_unused {
+                control.will_end_when_unused();
+            }
             match (arguments.json, address) {
                 (true, _) => announce_as_json(&opened, address, &control),
                 (false, None) => announce(&arguments.volume),

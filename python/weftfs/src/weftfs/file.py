@@ -49,6 +49,7 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         self._id = ""
         # The place of what is buffered.
         self._start = 0
+        self._done = 0
         # Bytes that were read for lines, and their place.
         self._block, self._block_start = b"", 0
         self._replaces: dict[str, Any] | None = None
@@ -177,32 +178,50 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         if self.buffer.tell() == 0:
             self.fs._none_lost(self._daemon, self.path)
             return
-        written = 0
         with self.buffer.getbuffer() as gathered:
-            pieces = self._pieces(gathered)
             try:
-                for piece in pieces:
-                    if self._appends():
-                        # Not again, whatever becomes of it, unless it was refused.
-                        written += len(piece)
-                        try:
-                            self.fs._write(self._id, {"append": ""}, piece, self.path, self._daemon)
-                        except OSError as error:
-                            if not isinstance(error, (ConnectionError, TimeoutError)):
-                                written -= len(piece)
-                            raise
-                    else:
-                        self.fs._write(self._id, {"offset": self._start}, piece, self.path, self._daemon)
-                        written += len(piece)
-                    self._start += len(piece)
+                self._put(gathered)
             finally:
-                for piece in pieces:
-                    piece.release()
-                rest = bytes(gathered[written:])
+                rest = bytes(gathered[self._done :])
                 gathered.release()
                 self.buffer.seek(0)
                 self.buffer.truncate()
                 self.buffer.write(rest)
+
+    def write(self, data: Any) -> int:
+        """Writes bytes: into the buffer, or at once if they are many."""
+        content = memoryview(data).cast("B")
+        if self.mode == "rb" or self.closed or len(content) < self.blocksize:
+            return int(super().write(content))
+        self.flush()
+        try:
+            self._put(content)
+        finally:
+            self.loc = self._start
+        return len(content)
+
+    def _put(self, content: memoryview) -> None:
+        """Writes bytes to the volume. `_done` is then how many of them must not be written again."""
+        self._done = 0
+        pieces = self._pieces(content)
+        try:
+            for piece in pieces:
+                if self._appends():
+                    # Not again, whatever becomes of it, unless it was refused.
+                    self._done += len(piece)
+                    try:
+                        self.fs._write(self._id, {"append": ""}, piece, self.path, self._daemon)
+                    except OSError as error:
+                        if not isinstance(error, (ConnectionError, TimeoutError)):
+                            self._done -= len(piece)
+                        raise
+                else:
+                    self.fs._write(self._id, {"offset": self._start}, piece, self.path, self._daemon)
+                    self._done += len(piece)
+                self._start += len(piece)
+        finally:
+            for piece in pieces:
+                piece.release()
 
     def _appends(self) -> bool:
         # Nobody else knows one that has no name yet.
