@@ -242,11 +242,24 @@ impl Run {
                 // A directory is brought back as it was before it was emptied.
                 let file = newest.filter(|(_, then)| then[&path].kind != Kind::Directory);
                 assert!(file.is_none_or(|(commit, _)| report.then >= *commit), "{path}: {report:?}");
-                self.is_as_of(&path, &path, report.then);
+                self.is_as_of(&path, &self.place_then(&path, report.then), report.then);
             }
             // A file may be where a directory was.
             Err(error) => assert!(is_there || error.to_string().contains("is not a directory"), "{path}: {error}"),
         }
+    }
+
+    /// The path as of a commit of what was undeleted at `path`: if there was nothing, its directory
+    /// lay elsewhere.
+    fn place_then(&self, path: &str, commit: CommitNo) -> String {
+        let then = self.volume.as_of(commit);
+        if find(&then, path).is_some() {
+            return path.to_owned();
+        }
+        let (directory, name) = path.rsplit_once('/').expect("a path");
+        let directory = self.volume.at(directory);
+        let lay = tree(&then, "/").into_keys().find(|path| find(&then, path) == Some(directory));
+        format!("{}/{name}", lay.expect("the directory was there"))
     }
 
     fn is_as_of(&self, now: &str, then: &str, commit: CommitNo) {
@@ -288,6 +301,35 @@ pub(crate) const CHECK: CheckOptions = CheckOptions { repair: Repair::No, read_d
 fn config(cases: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// A directory is moved away and back, and loses a name meanwhile: that is found in the directory.
+#[test]
+fn what_a_directory_lost_while_it_lay_elsewhere_comes_back() {
+    let steps = [
+        Step::Link { file: 0, place: 92, name: 2 },
+        Step::Commit,
+        Step::Commit,
+        Step::Commit,
+        Step::Link { file: 0, place: 56, name: 2 },
+        Step::Commit,
+        Step::Make { place: 21, name: 1, kind: 4 },
+        Step::Link { file: 0, place: 128, name: 0 },
+        Step::Rename { from: 622, place: 0, name: 0, exchange: false },
+        Step::Commit,
+        Step::Commit,
+        Step::Copy { path: 32, commit: 0, place: 316, name: 2 },
+        Step::Link { file: 0, place: 367, name: 0 },
+        Step::Commit,
+        Step::Make { place: 21, name: 3, kind: 4 },
+        Step::Make { place: 65, name: 3, kind: 0 },
+        Step::Rename { from: 451, place: 8, name: 1, exchange: true },
+        Step::Commit,
+        Step::Restore { path: 399, commit: 46 },
+        Step::Commit,
+        Step::Undelete { path: 95, commit: 427 },
+    ];
+    run(CrashStore::new(volume_options()), &steps, true);
 }
 
 proptest! {
