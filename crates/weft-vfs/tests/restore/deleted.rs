@@ -45,6 +45,13 @@ fn name_in_directory<'a>(then: &Entries, path: &'a [u8]) -> (Option<(Ino, Genera
     }
 }
 
+/// True if what `path` names `then` is something else in the same directory `later`, wherever that
+/// lay.
+fn is_reused(then: &Entries, path: &[u8], later: &Entries) -> bool {
+    let of = name_in_directory(then, path);
+    later.iter().any(|(other, entry)| entry.inode != then[path].inode && name_in_directory(later, other) == of)
+}
+
 /// Checks what is told of a volume that keeps all commits from some on.
 pub fn check(store: &dyn Store) {
     let (first, last) = (store.history().expect("read").expect("kept").first, store.header().expect("read").commit);
@@ -77,19 +84,18 @@ pub fn check(store: &dyn Store) {
             let is_last = !commits.iter().zip(first.0..).any(|(later, at)| at > number && later.contains_key(path));
             let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| &path[..end]);
             let lay_there = above.clone().all(|above| last_paths[&then[above].inode] == above);
-            let is_below_file = is_below_file(&commits, above);
+            let is_below_file = is_below_file(&commits, above.clone());
             let next = CommitNo((number + 1).min(last.0));
             let is_moved = at(next).values().any(|other| other.inode == entry.inode);
             if is_last && lay_there && !is_below_file && !is_moved {
                 // Its directory may have lain elsewhere later, and be back.
                 let was_elsewhere = || told.names.iter().find(|name| name.path == *path);
                 let name = paths.get(&path[..]).copied().or_else(was_elsewhere);
-                // Of a name that its directory has had again, the last one counts.
-                let of = name_in_directory(then, path);
-                let mut later = commits.iter().zip(first.0..).filter(|(_, at)| *at > number);
-                if name.is_none()
-                    && later.any(|(later, _)| later.keys().any(|path| name_in_directory(later, path) == of))
-                {
+                // Of a name that its directory has had again, the last one counts; that may be no
+                // directory.
+                let mut later = commits.iter().zip(first.0..).filter(|(_, at)| *at > number).map(|(later, _)| later);
+                let way = above.clone().chain([&path[..]]).collect::<Vec<_>>();
+                if name.is_none() && later.any(|later| way.iter().any(|path| is_reused(then, path, later))) {
                     continue;
                 }
                 let name = name.unwrap_or_else(|| panic!("{} is not told", String::from_utf8_lossy(path)));
