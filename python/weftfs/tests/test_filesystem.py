@@ -383,6 +383,12 @@ def test_a_transaction_throws_nothing_away_that_others_have_written(fs: WeftFile
             with fsspec.open(fs.unstrip_protocol("/log"), "ab") as other:
                 other.write(b"theirs\n")
     assert fs.cat("/log") == b"first\ntheirs\n" and fs.ls("/", detail=False) == ["/log"]
+    with pytest.raises(OSError, match="changed"):
+        with fs.transaction:
+            with fs.open("/log", "ab") as file:
+                file.write(b"mine\n")
+            fs.rm("/log")
+    assert fs.ls("/", detail=False) == []
     fs.pipe("/f", b"x")
     with fs.transaction:
         with fs.open("/f", "wb") as file:

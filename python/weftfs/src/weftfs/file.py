@@ -260,8 +260,13 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def _is_as_before(self) -> bool:
         """True unless somebody has changed the file of this name since its content was copied."""
-        there = self.fs._attributes(self.path) if self._before else None
-        return there is None or self._before is None or all(there[of] == self._before[of] for of in ("id", "size", "mtime"))
+        if self._before is None:
+            return True
+        try:
+            there = self.fs._attributes(self.path)
+        except FileNotFoundError:
+            return False
+        return all(there[of] == self._before[of] for of in ("id", "size", "mtime"))
 
     def commit(self) -> None:
         """Gives a file its name that was opened with `autocommit=False`."""
