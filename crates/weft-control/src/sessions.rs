@@ -31,7 +31,7 @@ const SESSIONS_MAX: usize = 128;
 /// Time in which a daemon hears that the program which started it needs it no more.
 const STARTER_MAX: Duration = Duration::from_secs(1);
 
-/// What is done once there is no session left.
+/// Action once there is no session left.
 type Unused = Box<dyn FnOnce() + Send>;
 
 /// The sessions of a daemon.

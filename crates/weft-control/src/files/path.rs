@@ -27,7 +27,7 @@ pub(super) type Entry = (FileId, Vec<u8>);
 /// The end of a path, there or not.
 pub(super) struct Place {
     pub(super) entry: Entry,
-    /// What has that name.
+    /// The attributes of its inode.
     pub(super) there: Option<Attributes>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Attributed {
     btime: i64,
     /// True for what is as of a moment of the past, which never changes.
     past: bool,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<Text>,
 }

@@ -14,7 +14,7 @@ const ROOT: u64 = 1;
 /// An inode.
 pub(super) struct Node {
     pub(super) attributes: Attributes,
-    /// Where a symbolic link leads.
+    /// The target of a symbolic link.
     pub(super) target: Vec<u8>,
     directory: Option<Directory>,
 }

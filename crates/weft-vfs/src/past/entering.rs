@@ -71,10 +71,9 @@ impl Vfs {
         self.permit_past()?;
         let moment: Moment =
             std::str::from_utf8(name).ok().and_then(|name| name.parse().ok()).ok_or(ErrorKind::NotFound)?;
-        self.may_read_rows()?;
-        let commit = moment.past_commit(&*self.store, self.now()).map_err(|error| match error {
-            weft_store::Error::Unusable(_) => ErrorKind::NotFound.into(),
-            error => Error::from(error),
+        let commit = self.past_commit(&moment).map_err(|error| match error {
+            MomentError::Vfs(error) => error,
+            MomentError::Invalid(_) | MomentError::NotKept(_) => ErrorKind::NotFound.into(),
         })?;
         match (moment, moving) {
             (Moment::Commit(_), _) | (_, MovingName::Directory) => self.enter_commit(caller.holds, directory, commit),
@@ -82,18 +81,22 @@ impl Vfs {
         }
     }
 
+    fn past_commit(&self, moment: &Moment) -> Result<CommitNo, MomentError> {
+        self.may_read_rows()?;
+        moment.past_commit(&*self.store, self.now()).map_err(|error| match error {
+            weft_store::Error::Unusable(why) => MomentError::NotKept(why),
+            error => MomentError::Vfs(error.into()),
+        })
+    }
+
     /// The root as of a moment, which `text` names, and the commit that it stands for.
     pub(crate) fn root_at(&self, caller: Caller, text: &str) -> Result<(Attributes, CommitNo), MomentError> {
         let moment: Moment = text.parse()?;
-        self.may_read_rows()?;
         if self.past.is_kept() {
             // Who may not read history hears nothing of it.
             self.permit_past()?;
         }
-        let commit = moment.past_commit(&*self.store, self.now()).map_err(|error| match error {
-            weft_store::Error::Unusable(why) => MomentError::NotKept(why),
-            error => MomentError::Vfs(error.into()),
-        })?;
+        let commit = self.past_commit(&moment)?;
         Ok((self.enter_commit(caller.holds, Ino::ROOT, commit)?, commit))
     }
 

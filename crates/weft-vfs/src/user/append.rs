@@ -18,12 +18,8 @@ impl User<'_> {
             self.have_written_back(file, &(end..end.saturating_add(data.len() as u64)));
             let shared = Data::shared_copy(end, data, self.vfs.block_size);
             let changed = self.change(file, |state, ino| {
-                if state.tree.inode(ino)?.row.kind == Kind::Transformation {
-                    state.permit_opened(self.who, ino, Access::WRITE)?;
-                    writer = state.writer(self.who, ino)?;
-                    return state.write(ino, end, Data::of(shared.as_ref(), data), writer, time).map(|_| Ok(end));
-                }
-                let size = state.tree.file(ino)?.row.size;
+                let is_link = state.tree.inode(ino)?.row.kind == Kind::Transformation;
+                let size = if is_link { end } else { state.tree.file(ino)?.row.size };
                 state.permit_opened(self.who, ino, Access::WRITE)?;
                 if size != end {
                     return Ok(Err(size));

@@ -206,18 +206,16 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         pieces = self._pieces(content)
         try:
             for piece in pieces:
-                if self._appends():
-                    # Not again, whatever becomes of it, unless it was refused.
-                    self._done += len(piece)
-                    try:
-                        self.fs._write(self._id, {"append": ""}, piece, self.path, self._daemon)
-                    except OSError as error:
-                        if not isinstance(error, (ConnectionError, TimeoutError)):
-                            self._done -= len(piece)
-                        raise
-                else:
-                    self.fs._write(self._id, {"offset": self._start}, piece, self.path, self._daemon)
-                    self._done += len(piece)
+                place: dict[str, str | int | bytes] = {"append": ""} if self._appends() else {"offset": self._start}
+                try:
+                    self.fs._write(self._id, place, piece, self.path, self._daemon)
+                except BaseException as error:
+                    is_refused = isinstance(error, OSError) and not isinstance(error, (ConnectionError, TimeoutError))
+                    if self._appends() and not is_refused:
+                        # It may have been made.
+                        self._done += len(piece)
+                    raise
+                self._done += len(piece)
                 self._start += len(piece)
         finally:
             for piece in pieces:
@@ -232,10 +230,8 @@ class WeftFile(AbstractBufferedFile):  # type: ignore[misc]
         bytes_max = APPENDED_BYTES_MAX if self._appends() else self.fs.request_bytes
         pieces, at = [], 0
         while len(gathered) - at > bytes_max:
-            end = at + bytes_max
-            if self._appends():
-                end = at + bytes(gathered[at:end]).rfind(b"\n") + 1 or end
-                end = end if end > at else at + bytes_max
+            lines = bytes(gathered[at : at + bytes_max]).rfind(b"\n") + 1 if self._appends() else 0
+            end = at + (lines or bytes_max)
             pieces.append(gathered[at:end])
             at = end
         return [*pieces, gathered[at:]]

@@ -700,18 +700,16 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
         return self._attributes(self._parent(path))["id"], os.fsencode(self._inner(path).rpartition("/")[2])
 
     def _attributes(self, path: str, link: bool = False) -> dict[str, Any]:
-        query = self._of(path)
-        if link:
-            query["link"] = ""
-        told: dict[str, Any] = self._ask(lambda link: link.get("/files/attributes", query), path)
-        return told
+        return self._attributes_of({**self._of(path), **({"link": ""} if link else {})}, path)
 
     def _attributes_by_id(self, id: str, path: str) -> dict[str, Any]:
-        told: dict[str, Any] = self._ask(lambda link: link.get("/files/attributes", {"id": id}), path)
-        return told
+        return self._attributes_of({"id": id}, path)
 
     def _attributes_in(self, directory: str, name: bytes, path: str) -> dict[str, Any]:
-        query: Query = {"in": directory, "path": name, "link": ""}
+        return self._attributes_of({"in": directory, "path": name, "link": ""}, path)
+
+    def _attributes_of(self, query: Query, path: str) -> dict[str, Any]:
+        """Returns the attributes of what `query` names; `path` is for messages."""
         told: dict[str, Any] = self._ask(lambda link: link.get("/files/attributes", query), path)
         return told
 
@@ -820,17 +818,14 @@ class WeftFileSystem(AbstractFileSystem, metaclass=_Pinned):  # type: ignore[mis
         self._change("/files/make-directory", query, path)
 
     def _remove(self, path: str, directory: bool = False) -> None:
-        query = self._of(path)
-        if directory:
-            query["directory"] = ""
-        self._change("/files/remove", query, path)
+        self._remove_named(self._of(path), path, directory)
 
     def _remove_in(self, above: str, name: bytes, path: str, directory: bool = False) -> None:
         """Removes an entry of the directory of this id; `path` is for messages."""
-        query: Query = {"in": above, "path": name}
-        if directory:
-            query["directory"] = ""
-        self._change("/files/remove", query, path)
+        self._remove_named({"in": above, "path": name}, path, directory)
+
+    def _remove_named(self, query: Query, path: str, directory: bool) -> None:
+        self._change("/files/remove", {**query, **({"directory": ""} if directory else {})}, path)
 
     def _rename(self, path: str, to: str) -> None:
         self._change("/files/rename", {**self._of(path), "to": os.fsencode(self._inner(to))}, path, to)
