@@ -155,6 +155,20 @@ impl NewBlock {
     }
 }
 
+/// A stored block that becomes several: the file goes on with some of its bytes alone.
+#[derive(Clone, Debug)]
+pub struct SplitBlock {
+    /// The file.
+    pub ino: Ino,
+    /// The extent that names the block.
+    pub span: Span,
+    /// The block.
+    pub block: BlockRef,
+    /// The extents that take the place of that one, ascending, with their blocks: the bytes of these
+    /// are together those of the block.
+    pub parts: Vec<(Span, NewBlock)>,
+}
+
 /// A change of one inode.
 #[derive(Clone, Debug)]
 pub enum InodeChange {

@@ -53,6 +53,7 @@ mod schema;
 mod scrub;
 mod segments;
 mod shape;
+mod split;
 mod sums;
 mod torn;
 mod transaction;

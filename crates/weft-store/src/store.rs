@@ -1,6 +1,6 @@
 //! The border between the file system and what keeps its rows.
 
-use crate::batch::{Batch, Counters, NewBlock};
+use crate::batch::{Batch, Counters, NewBlock, SplitBlock};
 use crate::disk_cache::DiskCacheStats;
 use crate::error::{Error, Result};
 use crate::log::Behind;
@@ -302,6 +302,14 @@ pub trait Transaction {
     /// lie: they may be on their way until the next call. After an error, which may be of earlier
     /// blocks, nothing but dropping the transaction is left.
     fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>>;
+
+    /// Makes several blocks of one, where its bytes lie, and has as many extents name them as of the
+    /// commit since which the one named it: what the file holds, and held, stays the same. Tells
+    /// the blocks. None if it cannot be, as others name the block too or the store writes bytes of
+    /// blocks elsewhere; then nothing has changed. The batch must not name the block that was split.
+    fn split_block(&mut self, _split: &SplitBlock) -> Result<Option<Vec<BlockRef>>> {
+        Ok(None)
+    }
 
     /// Applies the rows of `batch` and the blocks taken so far whole, or fails and changes nothing;
     /// `batch.blocks` is not looked at. Reads meanwhile see the commit or not, in no order; all

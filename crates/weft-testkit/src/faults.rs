@@ -11,8 +11,8 @@ use weft_store::memory::MemoryStore;
 use weft_store::{
     Batch, BlockRef, BlockStore, CommitNo, CommitRow, CommitStore, Cookie, Durability, Error, ErrorKind, ExtentKey,
     Header, History, Ino, InodeRow, ListedRow, Maintenance, Name, NameRow, NewBlock, PastContent, PastExtent,
-    PastStore, Pin, Place, ReadMode, Result, RoundTrips, RowStore, Space, Span, Store, Timestamp, Transaction,
-    VolumeOptions,
+    PastStore, Pin, Place, ReadMode, Result, RoundTrips, RowStore, Space, Span, SplitBlock, Store, Timestamp,
+    Transaction, VolumeOptions,
 };
 
 /// A store in memory with a durable image and the eventual commits after it; or any store, to make
@@ -390,6 +390,13 @@ impl Transaction for CrashTransaction<'_> {
             self.blocks.extend(blocks.iter().cloned());
         }
         self.inner.put_blocks(blocks)
+    }
+
+    fn split_block(&mut self, split: &SplitBlock) -> Result<Option<Vec<BlockRef>>> {
+        self.store.call(Calls::Commits)?;
+        // A commit that may be late is made of the blocks that were put.
+        let is_late = self.store.doubt.lock().is_some();
+        if is_late { Ok(None) } else { self.inner.split_block(split) }
     }
 
     fn commit(self: Box<Self>, batch: &Batch) -> Result<()> {

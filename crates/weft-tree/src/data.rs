@@ -2,11 +2,14 @@
 //! commit.
 
 mod file;
+mod layout;
 mod pieces;
 mod ranges;
 mod stored;
 
 pub use file::{Base, FileData};
+pub(crate) use layout::Written;
+pub use layout::{Layout, Leaf, NewPart, PartsLayout, Split};
 pub use pieces::{Frozen, Pieces};
 pub use ranges::Ranges;
 pub use stored::{Part, Stored};

@@ -1,9 +1,11 @@
 //! What one commit takes from memory, and what becomes of it afterwards.
 
 use crate::apply::taken;
-use crate::data::{Frozen, Stored};
+use crate::data::{FileData, Frozen, Layout, Stored, Written};
 use crate::inode::{Changed, Inode, LISTED_MAX};
 use crate::tree::{ROW_BYTES, Tree, recount};
+use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use weft_block::Slice;
@@ -28,26 +30,33 @@ pub struct PendingCommit {
     inodes: Vec<Ino>,
     names: Vec<(Ino, Name)>,
     shared: Vec<(Ino, u64, Stored)>,
+    /// The blocks of those.
+    shared_blocks: FxHashSet<BlockId>,
     /// Bytes that it adds to `dirty_bytes`.
     bytes: u64,
     /// Bytes that it adds to [`Tree::work_bytes`].
     work: u64,
 }
 
-/// A block to be built from its base and what was written over it.
+/// A block of a file to be stored anew, from its base and what was written over it.
 pub struct Job {
     /// The file.
     pub ino: Ino,
     /// The index of the block in the file.
     pub index: u64,
-    /// The number of the new block.
-    pub id: BlockId,
-    /// Its length in bytes.
+    /// The bytes of it, up to the end of the file.
     pub len: usize,
-    /// The stored blocks that it replaces.
+    /// The stored blocks of it so far.
     pub base: Option<Stored>,
     /// The bytes written over that.
     pub pieces: Arc<Frozen>,
+    /// The blocks that it becomes.
+    pub layout: Layout,
+    /// True if the store does not know yet that the file has `base`: all that stays of it is to be
+    /// put.
+    pub is_base_new: bool,
+    /// A number not above those of its new blocks, and above those of the job before.
+    pub order: BlockId,
 }
 
 impl PendingCommit {
@@ -55,18 +64,23 @@ impl PendingCommit {
     pub fn begin_again(&mut self) {
         self.batch.extents.truncate(self.own_extents);
         self.jobs.append(&mut self.damaged);
-        self.jobs.sort_unstable_by_key(|job| job.id);
+        self.jobs.sort_unstable_by_key(|job| job.order);
     }
 
-    /// The jobs of these blocks, in their order, are of damaged ones.
+    /// The jobs with these [`Job::order`]s, ascending, are of damaged blocks.
     pub fn set_aside(&mut self, damaged: &[BlockId]) {
-        let is_damaged = |job: &Job| damaged.binary_search(&job.id).is_ok();
+        let is_damaged = |job: &Job| damaged.binary_search(&job.order).is_ok();
         (self.damaged, self.jobs) = std::mem::take(&mut self.jobs).into_iter().partition(is_damaged);
     }
 
     /// Blocks in whose place others lie now.
     pub fn replaced(&self) -> Vec<BlockId> {
-        self.jobs.iter().filter_map(|job| job.base.as_ref()).flat_map(Stored::blocks).map(|block| block.id).collect()
+        self.jobs.iter().flat_map(|job| job.layout.replaced(job.base.as_ref())).collect()
+    }
+
+    /// True if it puts block `id`, which is stored already, at one more place.
+    pub fn shares(&self, id: BlockId) -> bool {
+        self.shared_blocks.contains(&id)
     }
 
     /// True if an earlier try of this pending commit is the store's last commit.
@@ -88,6 +102,7 @@ impl Tree {
             inodes: std::mem::take(&mut self.dirty_inodes),
             names: std::mem::take(&mut self.dirty_names),
             shared: Vec::new(),
+            shared_blocks: FxHashSet::default(),
             bytes: 0,
             // There is no other commit in flight.
             work: self.work_bytes,
@@ -145,7 +160,9 @@ impl Tree {
         let bytes = freeze_inline(inode, inline_max, block_size);
         recount(&mut self.counters.bytes_used, bytes.taken_after, bytes.taken_before);
         self.dirty_bytes -= bytes.clean;
-        freeze_extents(inode, block_size, &mut self.counters.next_block, pending);
+        let (taken_after, taken_before) = freeze_extents(inode, block_size, &mut self.counters.next_block, pending);
+        recount(&mut inode.row.allocated, taken_after, taken_before);
+        recount(&mut self.counters.bytes_used, taken_after, taken_before);
         if let Some(xattrs) = &mut inode.xattrs {
             for name in std::mem::take(&mut xattrs.changed) {
                 let value = xattrs.map.get(&name).cloned();
@@ -157,15 +174,19 @@ impl Tree {
         self.inodes.reweigh(&ino);
     }
 
-    /// The pending commit is in the store; `blocks` are its new blocks.
+    /// The pending commit is in the store; `blocks` are its new blocks, of [`Layout::ids`] of each
+    /// job in turn.
     pub fn finish(&mut self, pending: &PendingCommit, blocks: &[BlockRef]) {
         self.finished += 1;
         self.dirty_bytes -= pending.bytes;
         self.work_bytes -= pending.work;
         self.leave_room(0);
         self.journal.committed();
-        for (job, block) in pending.jobs.iter().zip(blocks) {
-            self.install(job, *block);
+        let mut rest = blocks;
+        for job in &pending.jobs {
+            let (own, others) = rest.split_at(job.layout.ids().len());
+            self.install(job, job.layout.stored(own));
+            rest = others;
         }
         for job in &pending.damaged {
             self.thaw_job(job);
@@ -205,10 +226,10 @@ impl Tree {
         self.evict();
     }
 
-    /// Block `job` is stored as `block`: unless it was dropped meanwhile, it is now the base. It
-    /// may be shorter than the layers it replaces, which reached past the end of the file: if the
-    /// file grew since, it now takes less than was accounted.
-    fn install(&mut self, job: &Job, block: BlockRef) {
+    /// The block of `job` is `stored`: unless it was dropped meanwhile, that is now the base. It may
+    /// be shorter than the layers it replaces, which reached past the end of the file: if the file
+    /// grew since, it now takes less than was accounted.
+    fn install(&mut self, job: &Job, stored: Stored) {
         let block_size = self.block_size();
         let Some(inode) = self.inodes.get(&job.ino) else { return };
         let range = job.index..job.index + 1;
@@ -222,7 +243,7 @@ impl Tree {
         if dirty.pieces.is_empty() {
             data.dirty.remove(&job.index);
         }
-        data.extents.insert(job.index, Stored::Whole(block));
+        data.extents.insert(job.index, stored);
         let after = taken(inode, &range, block_size);
         if after != before {
             recount(&mut inode.row.allocated, after, before);
@@ -290,7 +311,11 @@ impl Tree {
     }
 
     fn thaw_job(&mut self, job: &Job) {
-        let Some(data) = self.inodes.get(&job.ino).and_then(|inode| inode.data.as_mut()) else { return };
+        let block_size = self.block_size();
+        let Some(inode) = self.inodes.get(&job.ino) else { return };
+        let range = job.index..job.index + 1;
+        let taken_before = taken(inode, &range, block_size);
+        let Some(data) = inode.data.as_mut() else { return };
         let Some(dirty) = data.dirty.get_mut(&job.index) else { return };
         if dirty.frozen.as_ref().is_some_and(|frozen| Arc::ptr_eq(frozen, &job.pieces)) {
             dirty.frozen = None;
@@ -298,6 +323,9 @@ impl Tree {
             dirty.pieces.thaw(&job.pieces);
             self.dirty_bytes += dirty.pieces.cost();
             self.dirty_bytes -= before;
+            let taken_after = taken(inode, &range, block_size);
+            recount(&mut inode.row.allocated, taken_after, taken_before);
+            recount(&mut self.counters.bytes_used, taken_after, taken_before);
         }
     }
 }
@@ -339,19 +367,27 @@ fn freeze_inline(inode: &mut Inode, inline_max: u64, block_size: u64) -> Inlined
     Inlined { clean, taken_before, taken_after: inode.row.allocated }
 }
 
-/// Freezes the dirty blocks of a file and lists the changes of its map.
-fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, pending: &mut PendingCommit) {
+/// Freezes the dirty blocks of a file and lists the changes of its map. Returns the bytes that these
+/// blocks will take, and what was accounted for them.
+fn freeze_extents(
+    inode: &mut Inode,
+    block_size: u64,
+    next_block: &mut u64,
+    pending: &mut PendingCommit,
+) -> (u64, u64) {
     let ino = inode.row.ino;
     let size = inode.row.size;
-    let Some(data) = &mut inode.data else { return };
+    let Some(data) = &mut inode.data else { return (0, 0) };
     data.is_in_flight = true;
     data.clearing = std::mem::take(&mut data.cleared);
     let bytes = |range: Range<u64>| range.start.saturating_mul(block_size)..range.end.saturating_mul(block_size);
     let clear = |range: Range<u64>| ExtentChange::Clear { ino, range: bytes(range) };
     pending.batch.extents.extend(data.clearing.iter().map(clear));
-    for index in std::mem::take(&mut data.shared) {
+    let shared = std::mem::take(&mut data.shared);
+    for index in shared.iter().copied() {
         let Some(stored) = data.extents.get(&index) else { continue };
         pending.shared.push((ino, index, stored.clone()));
+        pending.shared_blocks.extend(stored.blocks().map(|block| block.id));
         if data.dirty.contains_key(&index) {
             continue;
         }
@@ -362,10 +398,24 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, pend
         let put = |(span, block)| ExtentChange::Put { ino, span, block };
         pending.batch.extents.extend(stored.extents(index, block_size).into_iter().map(put));
     }
+    freeze_blocks(data, (ino, size, block_size), &shared, next_block, pending)
+}
+
+/// Freezes the dirty blocks of the file of inode `ino`, of `size` bytes, as [`freeze_extents`]. The
+/// store does not know yet of those in `shared`.
+fn freeze_blocks(
+    data: &mut FileData,
+    (ino, size, block_size): (Ino, u64, u64),
+    shared: &BTreeSet<u64>,
+    next_block: &mut u64,
+    pending: &mut PendingCommit,
+) -> (u64, u64) {
+    let (mut after, mut before) = (0, 0);
     let indices: Vec<u64> = data.dirty.keys().copied().collect();
     for index in indices {
         let left = size.saturating_sub(index * block_size);
         let end = (data.block_end(index, None) as u64).min(left);
+        let taken_before = data.block_taken(index, None, left);
         let base = data.extents.get(&index).cloned();
         let Some(dirty) = data.dirty.get_mut(&index) else { continue };
         let pieces = Arc::new(dirty.pieces.freeze());
@@ -374,11 +424,18 @@ fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, pend
             data.dirty.remove(&index);
             continue;
         }
+        let as_usize = |value: u64| usize::try_from(value).expect("at most a block");
+        let (len, block_size) = (as_usize(end), as_usize(block_size));
+        let order = BlockId(*next_block);
+        let layout = Written { base: base.as_ref(), pieces: &pieces, len, block_size }.layout(next_block);
         dirty.frozen = Some(pieces.clone());
-        let len = usize::try_from(end).expect("at most a block");
-        pending.jobs.push(Job { ino, index, id: BlockId(*next_block), len, base, pieces });
-        *next_block += 1;
+        dirty.planned = layout.taken(len);
+        before += taken_before;
+        after += dirty.planned;
+        let is_base_new = shared.contains(&index);
+        pending.jobs.push(Job { ino, index, len, base, pieces, layout, is_base_new, order });
     }
+    (after, before)
 }
 
 #[cfg(test)]
@@ -429,7 +486,7 @@ mod tests {
         meanwhile(tree);
         let stored = |job: &Job| {
             let length = u32::try_from(job.len).expect("a block");
-            BlockRef { id: job.id, length, base: 0, value: [0; 32], place: Place::Database }
+            BlockRef { id: job.order, length, base: 0, value: [0; 32], place: Place::Database }
         };
         let blocks: Vec<BlockRef> = pending.jobs.iter().map(stored).collect();
         tree.finish(&pending, &blocks);

@@ -31,6 +31,11 @@ fn drive_with(steps: &[Step], store: CrashStore, means: Means, begin: fn(&mut Dr
     driver.close().map_err(TestCaseError::fail)
 }
 
+/// Options of a volume whose blocks are long enough to be written to in part.
+fn large_blocks(home: BlockHome) -> VolumeOptions {
+    VolumeOptions { block_size: 64 << 10, ..Driver::volume_options(home) }
+}
+
 /// Options of a volume whose blocks may be stored in parts.
 fn blocks_of_parts(home: BlockHome) -> VolumeOptions {
     VolumeOptions { block_size: 16 << 10, ..Driver::volume_options(home) }
@@ -201,8 +206,15 @@ proptest! {
     }
 
     #[test]
+    fn each_commit_that_is_kept_stays_what_it_was_when_blocks_are_split(steps in operations(80, true)) {
+        agree_by(&steps, &large_blocks(BlockHome::Segments), drive_and_remember)?;
+        agree_by(&steps, &large_blocks(BlockHome::Database), drive_and_remember)?;
+    }
+
+    #[test]
     fn a_volume_with_blocks_of_several_parts_does_what_the_reference_does(steps in operations(80, true)) {
-        agree(&steps, &VolumeOptions { block_size: 64 << 10, ..Driver::volume_options(BlockHome::Segments) })?;
+        agree(&steps, &large_blocks(BlockHome::Segments))?;
+        agree(&steps, &large_blocks(BlockHome::Database))?;
     }
 
     #[test]
@@ -218,6 +230,14 @@ proptest! {
     ) {
         let volume = VolumeOptions { block_size: 16 << 10, ..volume };
         agree_in_postgres_by(&steps, &volume, Means::NO_LOG, drive_in_parts)?;
+    }
+
+    #[test]
+    fn a_volume_with_long_blocks_in_postgresql_does_what_the_reference_does(
+        steps in operations(60, true), volume in in_postgres()
+    ) {
+        let volume = VolumeOptions { block_size: 64 << 10, ..volume };
+        agree_in_postgres_by(&steps, &volume, Means::NO_LOG, drive_and_remember)?;
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Power cuts and failing syncs of the whole program: database, write-ahead log, segments, intent
 //! log.
 //!
-//! The volume has a few files; operation *n* writes version *n* of one of them. So what survives
-//! says after how many operations it is, and whether it is whole.
+//! The volume has a few files; operation *n* writes version *n* of one of them: all of a short one,
+//! a part of a long one. So what survives says after how many operations it is, and whether it is
+//! whole.
 
 mod power {
     pub mod disk;
@@ -21,7 +22,13 @@ const FILE: MakeNode = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0
 const FILES: u64 = 5;
 
 /// Lengths of files, for inline content and for blocks.
-const LENGTHS: [usize; 5] = [100, 9000, 20_000, 3000, 70_000];
+const LENGTHS: [usize; 5] = [100, 9000, 60_000, 3000, 200_000];
+
+/// Length from which on only the first version of a file is written whole.
+const LONG: usize = 50_000;
+
+/// Most operations of a test.
+const OPERATIONS: u64 = 200;
 
 /// Numbers that look random, always the same for a seed.
 struct Numbers(u64);
@@ -75,7 +82,7 @@ impl Machine {
     fn make(&self) -> PathBuf {
         let root = self.root("live");
         std::fs::create_dir(&root).expect("made");
-        let options = VolumeOptions { home: self.setup.home, block_size: 16 << 10, ..VolumeOptions::default() };
+        let options = VolumeOptions { home: self.setup.home, block_size: 64 << 10, ..VolumeOptions::default() };
         sqlite::create(&root.join("volume"), &options, (0, 0), Timestamp(0)).expect("made");
         let vfs = self.open(&root);
         if self.setup.keeps_history {
@@ -132,16 +139,37 @@ fn name(n: u64) -> Vec<u8> {
     format!("file {}", n % FILES).into_bytes()
 }
 
-fn content(n: u64) -> Vec<u8> {
+/// The bytes that operation `n` writes, and where.
+fn written(n: u64) -> (usize, Vec<u8>) {
     let length = LENGTHS[usize::try_from(n % FILES).expect("few")];
     let mut numbers = Numbers(n);
-    let rest = (8..length).map(|_| u8::try_from(numbers.below(256)).expect("a byte"));
-    n.to_le_bytes().into_iter().chain(rest).collect()
+    let as_usize = |value: u64| usize::try_from(value).expect("short");
+    let (start, end) = if length < LONG || n < FILES {
+        (0, length)
+    } else {
+        let start = as_usize(numbers.below(length as u64 - 8));
+        let len = if numbers.below(2) == 0 { 4096 } else { 8 + as_usize(numbers.below(9000)) };
+        let start = if numbers.below(2) == 0 { start } else { start - start % 4096 };
+        (start, (start + len).min(length))
+    };
+    let rest = (start + 8..end).map(|_| u8::try_from(numbers.below(256)).expect("a byte"));
+    (start, n.to_le_bytes().into_iter().chain(rest).take(end - start).collect())
+}
+
+/// The versions of a file, up to the one of operation `last`, of which each is after those before.
+fn versions(file: u64, last: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
+    let mut content = vec![0; LENGTHS[usize::try_from(file).expect("few")]];
+    (file..=last).step_by(usize::try_from(FILES).expect("few")).map(move |n| {
+        let (start, bytes) = written(n);
+        content[start..start + bytes.len()].copy_from_slice(&bytes);
+        (n, content.clone())
+    })
 }
 
 fn write(vfs: &Vfs, n: u64) {
     let ino = vfs.lookup(Caller::ROOT, Ino::ROOT, &name(n)).expect("found").ino;
-    vfs.write(ino, 0, &content(n), false).expect("written");
+    let (start, bytes) = written(n);
+    vfs.write(ino, start as u64, &bytes, false).expect("written");
 }
 
 /// Returns the operation that left the first `files` files in `directory` as they are.
@@ -184,9 +212,8 @@ fn remembers(vfs: &Vfs, last: u64) {
 fn version(vfs: &Vfs, directory: Ino, file: u64) -> u64 {
     let ino = vfs.lookup(Caller::ROOT, directory, &name(file)).expect("found").ino;
     let bytes = vfs.read(ino, 0, 1 << 20).expect("readable").to_vec();
-    let n = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
-    assert!(bytes == content(n), "file {file} has wrong bytes, of operation {n}");
-    n
+    let found = versions(file, OPERATIONS).find(|(_, content)| *content == bytes);
+    found.unwrap_or_else(|| panic!("file {file} has bytes that no operation left")).0
 }
 
 /// An action of a program.

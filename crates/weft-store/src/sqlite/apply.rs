@@ -19,17 +19,17 @@ use super::room::Room;
 use super::segments::{Segments, Tail, Unowned};
 use super::sums::{BLOCK, FREED};
 use super::wal::Wal;
-use crate::batch::{Batch, InodeChange, NameChange, NewBlock};
+use crate::batch::{Batch, InodeChange, NameChange, NewBlock, SplitBlock};
 use crate::digests::{CommitDigests, Digester, ZeroValues};
 use crate::error::{Error, ErrorKind, Result};
 use crate::history::kept::COMMITS_KEPT;
 use crate::log::{Behind, Loss};
 use crate::past::History;
 use crate::references::{ExtentPlan, References};
-use crate::row::{CommitNo, CommitRow, Ino, NameRow, Place};
+use crate::row::{BlockRef, CommitNo, CommitRow, Ino, NameRow, Place};
 use crate::store::{Durability, Header, Limits};
 use crate::sums;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use rustc_hash::FxHashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,6 +42,9 @@ const BUSY: Duration = Duration::from_secs(5);
 
 /// Bytes of write-ahead log after which it is copied into the database.
 const WAL_BYTES_MAX: u64 = 32 << 20;
+
+/// Blocks of the highest ids among which the last one in the segments is looked for.
+const LAST_BLOCKS: u32 = 4096;
 
 /// Bytes of freed space after which commits are made durable, so that it can be given back.
 const FREED_BYTES_MAX: u64 = 64 << 20;
@@ -418,6 +421,11 @@ impl Writer {
         late.into_iter().try_for_each(|(row, digest)| put_name(&self.connection, batch.commit, row, digest.as_ref()))
     }
 
+    /// Splits a block where it lies, as [`crate::Transaction::split_block`].
+    pub(super) fn split_block(&self, split: &SplitBlock) -> Result<Option<Vec<BlockRef>>> {
+        super::split::split(&self.connection, split)
+    }
+
     /// Puts the bytes of `blocks` into the database.
     pub(super) fn write_bytes(&self, blocks: &[NewBlock]) -> Result<()> {
         let statement = "INSERT INTO block_bytes (id, bytes) VALUES (?1, ?2)";
@@ -747,15 +755,18 @@ impl Writer {
     }
 }
 
-/// Opening cuts segments off after the tail: it must not lie before the last block, which is the
-/// one of the highest id, since blocks are appended in the order of their ids.
+/// Opening cuts segments off after the tail: it must not lie before the last block. That is one of
+/// the highest ids, since blocks are appended in the order of their ids; parts of a block that was
+/// split have higher ones.
 pub(super) fn refuse_lost_tail(connection: &Connection, tail: Tail) -> Result<()> {
     let last = format!(
-        "SELECT segment, position + length FROM blocks WHERE segment IS NOT NULL AND {} ORDER BY id DESC LIMIT 1",
+        "SELECT segment, position + length FROM blocks WHERE segment IS NOT NULL AND {} ORDER BY id DESC LIMIT {LAST_BLOCKS}",
         BLOCK.holds()
     );
-    let last = connection.query_row(&last, (), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?)));
-    match last.optional().map_err(failed)? {
+    let mut last = connection.prepare(&last).map_err(failed)?;
+    let ends = last.query_map((), |row| Ok((row.get::<_, u32>(0)?, unsigned(row, 1)?))).map_err(failed)?;
+    let last = ends.collect::<rusqlite::Result<Vec<_>>>().map_err(failed)?.into_iter().max();
+    match last {
         Some(end) if end > (tail.segment, tail.length) => Err(lost_tail()),
         _ => Ok(()),
     }

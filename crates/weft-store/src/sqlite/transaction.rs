@@ -8,7 +8,7 @@ use super::SqliteStore;
 use super::apply::{NewRows, Writer};
 use super::extents::Stored;
 use super::segments::{Segments, Tail};
-use crate::batch::{Batch, NewBlock};
+use crate::batch::{Batch, NewBlock, SplitBlock};
 use crate::error::Result;
 use crate::row::{BlockRef, Place};
 use crate::store::{Durability, Transaction};
@@ -107,6 +107,11 @@ impl Transaction for SqliteTransaction<'_> {
     fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>> {
         let put = self.put(blocks);
         put.inspect_err(|error| self.writer.has_failed(error))
+    }
+
+    fn split_block(&mut self, split: &SplitBlock) -> Result<Option<Vec<BlockRef>>> {
+        let parts = self.writer.split_block(split);
+        parts.inspect_err(|error| self.writer.has_failed(error))
     }
 
     fn commit(mut self: Box<Self>, batch: &Batch) -> Result<()> {

@@ -124,10 +124,29 @@ impl Sender<'_, '_> {
         while at < size {
             let end = at.saturating_add(window).min(size);
             let extents = self.store.changed_extents(commits, new.ino, at..end)?;
-            self.changed_extents(new.ino, &extents)?;
+            self.changed_extents(new.ino, &self.by_blocks(new.ino, extents, block_size)?)?;
             at = end;
         }
         Ok(())
+    }
+
+    /// Makes `extents` changes of all of the blocks of `block_size` of a file that any of them is a
+    /// part of. One that was split since may be whole where this is received.
+    fn by_blocks(&self, ino: Ino, extents: Vec<ChangedExtent>, block_size: u64) -> Result<Vec<ChangedExtent>> {
+        let index = |extent: &ChangedExtent| extent.span.start / block_size;
+        let mut all = Vec::with_capacity(extents.len());
+        for of_block in extents.chunk_by(|one, next| index(one) == index(next)) {
+            if of_block.iter().all(|extent| u64::from(extent.span.length) == block_size) {
+                all.extend(of_block.iter().cloned());
+                continue;
+            }
+            let start = index(&of_block[0]) * block_size;
+            let length = u32::try_from(block_size).expect("a block size");
+            all.push(ChangedExtent { span: Span { start, length }, was_there: true, now: None });
+            let now = self.to.extents(ino, start..start + block_size)?.into_iter();
+            all.extend(now.map(|(span, block)| ChangedExtent { span, was_there: false, now: Some(block) }));
+        }
+        Ok(all)
     }
 
     fn changed_xattrs(&mut self, old: Xattrs, new: Xattrs) -> Result<()> {

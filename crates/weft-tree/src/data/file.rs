@@ -50,6 +50,8 @@ pub struct DirtyBlock {
     pub pieces: Pieces,
     /// Before it; its commit is in flight.
     pub frozen: Option<Arc<Frozen>>,
+    /// Bytes that the block takes once that commit has stored it.
+    pub(crate) planned: u64,
 }
 
 /// The base below the dirty layers of a block.
@@ -107,11 +109,13 @@ impl FileData {
         layers.base.len().max(dirty)
     }
 
-    /// Bytes that block `index` will take when stored, `left` bytes before the end of the file: if
-    /// something was written to it, it becomes one block.
+    /// Bytes that block `index` will take when stored, `left` bytes before the end of the file. If
+    /// something was written to it, that is not known before a commit looks at it: it counts as
+    /// without holes.
     pub(crate) fn block_taken(&self, index: u64, inline: Option<&Slice>, left: u64) -> u64 {
-        match self.extents.get(&index) {
-            Some(stored @ Stored::Parts(_)) if !self.dirty.contains_key(&index) => stored.taken(),
+        match (self.dirty.get(&index), self.extents.get(&index)) {
+            (Some(dirty), _) if dirty.pieces.is_empty() && dirty.frozen.is_some() => dirty.planned,
+            (None, Some(stored @ Stored::Parts(_))) => stored.taken(),
             _ => (self.block_end(index, inline) as u64).min(left),
         }
     }

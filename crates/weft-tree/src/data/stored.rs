@@ -73,6 +73,17 @@ impl Stored {
         }
     }
 
+    /// It as parts of a block of `block_size` bytes, ascending.
+    pub fn parts(&self, block_size: usize) -> Vec<Part> {
+        match self {
+            Stored::Whole(block) => {
+                let length = u32::try_from(block_size).expect("a block size");
+                vec![Part { start: 0, length, block: *block }]
+            }
+            Stored::Parts(parts) => parts.to_vec(),
+        }
+    }
+
     /// The stored blocks, ascending.
     pub fn blocks(&self) -> impl Iterator<Item = &BlockRef> {
         let (whole, parts) = match self {

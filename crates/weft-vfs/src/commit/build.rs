@@ -1,16 +1,20 @@
 //! Builds the blocks of a pending commit, what was written over what was there, and gives them to
 //! the store.
 //!
-//! A write of a few bytes makes a whole block, so the blocks of a commit may be many times its
-//! changes: they are built a few at a time, while the store has others on their way to the disk.
+//! A block that is stored whole is made of all that it had, so the blocks of a commit may be many
+//! times its changes: they are built a few at a time, while the store has others on their way to
+//! the disk.
+
+mod content;
 
 use crate::volume::Vfs;
+use content::{Bases, Built};
 use rustc_hash::FxHashMap;
 use std::num::NonZero;
+use std::ops::Range;
 use std::thread;
-use weft_block::{Block, Buffer, Rope};
-use weft_store::{BlockId, BlockRef, ExtentChange, NewBlock, Span, Transaction};
-use weft_tree::{Error, ErrorKind, Job, Part, PendingCommit, Result, Stored};
+use weft_store::{BlockId, BlockRef, ExtentChange, NewBlock, Span, SplitBlock, Transaction};
+use weft_tree::{Error, ErrorKind, Job, Layout, PartsLayout, PendingCommit, Result};
 
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;
@@ -23,10 +27,42 @@ const CHUNK_BYTES: usize = 16 << 20;
 const CHUNK_BYTES_AFAR: usize = 8 << 20;
 
 /// The blocks of some jobs; none for one whose base is damaged.
-type Built = Result<Vec<Option<NewBlock>>>;
+type AllBuilt = Result<Vec<Option<Built>>>;
 
-/// Blocks that are written over in part; none where it is damaged.
-type Bases = FxHashMap<BlockId, Option<Block>>;
+/// Blocks that are put together, and the extents of those and of others.
+#[derive(Default)]
+struct Gathered {
+    /// Blocks to be put.
+    new: Vec<NewBlock>,
+    /// Blocks of the jobs in turn; none for the next one of `new`.
+    blocks: Vec<Option<BlockRef>>,
+    /// The extents of those that are to be put, by their place among `blocks`.
+    extents: Vec<(usize, (weft_store::Ino, Span))>,
+}
+
+impl Gathered {
+    /// Adds a new block, for the extent `span` of the file it is written for.
+    fn add(&mut self, span: Span, new: NewBlock) {
+        self.extents.push((self.blocks.len(), (new.owner, span)));
+        self.blocks.push(None);
+        self.new.push(new);
+    }
+
+    /// Has the new blocks put. Returns all blocks, and the extents that name them.
+    fn put(self, transaction: &mut dyn Transaction) -> Result<(Vec<BlockRef>, Vec<ExtentChange>)> {
+        let mut put = transaction.put_blocks(self.new)?.into_iter();
+        let next = |known: Option<BlockRef>| known.or_else(|| put.next()).expect("one for each that was put");
+        let blocks = self.blocks.into_iter().map(next).collect::<Vec<_>>();
+        let extent = |(at, (ino, span))| ExtentChange::Put { ino, span, block: blocks[at] };
+        let extents = self.extents.into_iter().map(extent).collect();
+        Ok((blocks, extents))
+    }
+}
+
+/// The extent for `length` bytes at `start` of block `index`.
+fn span_in(index: u64, block_size: u32, start: u32, length: u32) -> Span {
+    Span { start: Span::of_block(index, block_size).start + u64::from(start), length }
+}
 
 impl Vfs {
     /// Stores the blocks of a pending commit, and adds the extents that name them to its batch.
@@ -38,22 +74,54 @@ impl Vfs {
         transaction: &mut dyn Transaction,
     ) -> Result<Vec<BlockRef>> {
         pending.begin_again();
-        let mut damaged = Vec::new();
+        let (mut damaged, mut extents) = (Vec::new(), Vec::new());
         let mut stored = Vec::with_capacity(pending.jobs.len());
         let together = if self.store.is_remote() { CHUNK_BYTES_AFAR } else { CHUNK_BYTES };
         for jobs in pending.jobs.chunks((together / self.block_size as usize).max(1)) {
-            let built = self.build_all(jobs)?;
-            let without = jobs.iter().zip(&built).filter(|(_, block)| block.is_none());
-            damaged.extend(without.map(|(job, _)| job.id));
-            stored.extend(transaction.put_blocks(built.into_iter().flatten().collect())?);
+            let mut gathered = Gathered::default();
+            for (job, built) in jobs.iter().zip(self.build_all(jobs)?) {
+                match (built, &job.layout) {
+                    (None, _) => damaged.push(job.order),
+                    (Some(Built::Whole(new)), _) => gathered.add(Span::of_block(job.index, self.block_size), new),
+                    (Some(Built::Parts(..)), Layout::Whole(_)) => unreachable!("it is built as it is laid out"),
+                    (Some(Built::Parts(splits, new)), Layout::Parts(layout)) => {
+                        self.clear_extents(job, layout, &mut extents);
+                        for split in splits {
+                            let is_alone = !job.is_base_new && !pending.shares(split.block.id);
+                            extents.extend(gather_split(job, split, is_alone, transaction, &mut gathered)?);
+                        }
+                        for (part, new) in layout.new.iter().zip(new) {
+                            gathered.add(span_in(job.index, self.block_size, part.start, part.length), new);
+                        }
+                    }
+                }
+            }
+            let (blocks, put) = gathered.put(transaction)?;
+            stored.extend(blocks);
+            extents.extend(put);
         }
         pending.set_aside(&damaged);
-        let put = |(job, block): (&Job, &BlockRef)| {
-            let span = Span::of_block(job.index, self.block_size);
-            ExtentChange::Put { ino: job.ino, span, block: *block }
-        };
-        pending.batch.extents.extend(pending.jobs.iter().zip(&stored).map(put));
+        pending.batch.extents.extend(extents);
         Ok(stored)
+    }
+
+    /// Adds the changes by which extents of `job` go that nothing is left of, and by which those
+    /// come that the store does not know yet.
+    fn clear_extents(&self, job: &Job, layout: &PartsLayout, extents: &mut Vec<ExtentChange>) {
+        let block = Span::of_block(job.index, self.block_size);
+        let mut clear = |range: Range<u32>| {
+            let range = block.start + u64::from(range.start)..block.start + u64::from(range.end);
+            extents.push(ExtentChange::Clear { ino: job.ino, range });
+        };
+        if job.is_base_new {
+            clear(0..self.block_size);
+            let put = |part: &weft_tree::Part| {
+                let span = span_in(job.index, self.block_size, part.start, part.length);
+                ExtentChange::Put { ino: job.ino, span, block: part.block }
+            };
+            return extents.extend(layout.kept.iter().map(put));
+        }
+        layout.dropped.iter().cloned().for_each(clear);
     }
 
     /// Returns the locations of the blocks of a pending commit that the store has. Blocks that are
@@ -67,9 +135,10 @@ impl Vfs {
             let found = self.store.extents(jobs[0].ino, first.start..last.end())?;
             let found = found.into_iter().map(|(_, block)| (block.id, block)).collect::<FxHashMap<_, _>>();
             for job in jobs {
-                match found.get(&job.id) {
-                    Some(block) => stored.push(*block),
-                    None => damaged.push(job.id),
+                let blocks = job.layout.ids().iter().map(|id| found.get(id).copied()).collect::<Option<Vec<_>>>();
+                match blocks {
+                    Some(blocks) => stored.extend(blocks),
+                    None => damaged.push(job.order),
                 }
             }
         }
@@ -78,10 +147,10 @@ impl Vfs {
     }
 
     /// Builds on all processors, if there is enough to do for them.
-    fn build_all(&self, jobs: &[Job]) -> Built {
+    fn build_all(&self, jobs: &[Job]) -> AllBuilt {
         // Each thread reads what it needs; from a server all of it comes at once.
         let from_afar = self.store.is_remote().then(|| self.bases(jobs)).transpose()?;
-        let build = |jobs: &[Job]| -> Built {
+        let build = |jobs: &[Job]| -> AllBuilt {
             let own = if from_afar.is_none() { self.bases(jobs)? } else { Bases::default() };
             let bases = from_afar.as_ref().unwrap_or(&own);
             Ok(jobs.iter().map(|job| self.build(job, bases)).collect())
@@ -108,11 +177,11 @@ impl Vfs {
     /// hardly any reader will ask for them after the commit.
     fn bases(&self, jobs: &[Job]) -> Result<Bases> {
         let (mut bases, mut missing) = (Bases::default(), Vec::new());
-        for job in jobs.iter().filter(|job| !job.pieces.covers(0..job.len)) {
-            for base in job.base.iter().flat_map(Stored::blocks) {
+        for job in jobs {
+            for base in content::needed(job, self.block_size as usize) {
                 match self.blocks.get(base.id) {
                     Some(block) => drop(bases.insert(base.id, Some(block))),
-                    None => missing.push((*base, job.ino)),
+                    None => missing.push((base, job.ino)),
                 }
             }
         }
@@ -136,47 +205,27 @@ impl Vfs {
         read?;
         Ok(bases)
     }
-
-    /// None if it would have bytes of a damaged block.
-    fn build(&self, job: &Job, bases: &Bases) -> Option<NewBlock> {
-        let bytes = self.content(job, bases)?;
-        Some(NewBlock::new(job.id, job.ino, bytes, job.index * u64::from(self.block_size)))
-    }
-
-    /// The bytes of a block; those that one piece holds are not copied.
-    fn content(&self, job: &Job, bases: &Bases) -> Option<Rope> {
-        if let Some(whole) = job.pieces.whole(0..job.len) {
-            if self.options.keep_written
-                && let Some(block) = whole.as_block()
-            {
-                self.blocks.insert(job.id, block.clone());
-            }
-            return Some(Rope::from(whole));
-        }
-        let mut bytes = match job.base.as_ref().filter(|_| !job.pieces.covers(0..job.len)) {
-            Some(Stored::Whole(base)) => Buffer::copy_of(bases[&base.id].as_ref()?),
-            Some(Stored::Parts(parts)) => joined(parts, bases)?,
-            None => Buffer::with_capacity(job.len),
-        };
-        bytes.resize(job.len);
-        for (start, piece) in job.pieces.within(0..job.len) {
-            bytes[start..start + piece.len()].copy_from_slice(&piece);
-        }
-        let block = bytes.freeze();
-        match job.base.as_ref().and_then(Stored::whole) {
-            Some(base) => self.blocks.succeed(base.id, job.id, block.clone()),
-            None => self.blocks.insert(job.id, block.clone()),
-        }
-        Some(Rope::from(block.whole()))
-    }
 }
 
-/// The bytes of `parts` of a block, which become one. None if one of them is damaged.
-fn joined(parts: &[Part], bases: &Bases) -> Option<Buffer> {
-    let mut bytes = Buffer::with_capacity(parts.last().map_or(0, |part| part.bytes().end));
-    for part in parts {
-        bytes.resize(part.bytes().start);
-        bytes.extend_from_slice(bases[&part.block.id].as_ref()?);
+/// Has the store split a block where it lies, if nothing else names it, and else adds copies of the
+/// parts that the file of `job` goes on with. Returns the changes by which the other extents go.
+fn gather_split(
+    job: &Job,
+    split: SplitBlock,
+    is_alone: bool,
+    transaction: &mut dyn Transaction,
+    gathered: &mut Gathered,
+) -> Result<Vec<ExtentChange>> {
+    let kept = job.layout.ids();
+    let is_kept = |id: BlockId| kept.binary_search(&id).is_ok();
+    let clear = |span: &Span| ExtentChange::Clear { ino: job.ino, range: span.range() };
+    if is_alone && let Some(parts) = transaction.split_block(&split)? {
+        gathered.blocks.extend(parts.into_iter().filter(|block| is_kept(block.id)).map(Some));
+        let gone = split.parts.iter().filter(|(_, new)| !is_kept(new.id));
+        return Ok(gone.map(|(span, _)| clear(span)).collect());
     }
-    Some(bytes)
+    let cleared = clear(&split.span);
+    let parts = split.parts.into_iter().filter(|(_, new)| is_kept(new.id));
+    parts.for_each(|(span, new)| gathered.add(span, new));
+    Ok(vec![cleared])
 }
