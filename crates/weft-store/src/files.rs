@@ -7,8 +7,8 @@
 
 use crate::error::Error;
 use rustix::fs::{
-    Access, AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags, accessat, mkdirat,
-    openat, openat2, renameat, renameat_with, statat, unlinkat,
+    Access, AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, StatxAttributes, StatxFlags, accessat, makedev,
+    mkdirat, openat, openat2, renameat, renameat_with, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use std::fs::{File, FileType, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -175,7 +175,27 @@ pub(crate) fn remove_all(directory: &Path, names: &[OsString], itself: bool) {
 
 /// Device and number of the inode at `path`, which no other file has while this one is open.
 pub(crate) fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+    Ok(inode_at(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?.0)
+}
+
+/// Device and number of the inode at `path` in `directory`, and how many names it has.
+///
+/// Asks for no times, as stat(2) does: the kernel gives a file whose times were asked for others
+/// with the next write (multigrain timestamps, Linux 6.13), and a sync of that then writes the
+/// inode, too. A file is looked at after each sync.
+pub(crate) fn inode_at(directory: impl AsFd, path: &Path, flags: AtFlags) -> rustix::io::Result<((u64, u64), u64)> {
+    match statx(&directory, path, flags, StatxFlags::INO | StatxFlags::NLINK) {
+        Ok(found) => {
+            let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+            Ok(((device, found.stx_ino), found.stx_nlink.into()))
+        }
+        // Before Linux 4.11, or in a sandbox that is older than the call.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let found = statat(&directory, path, flags)?;
+            Ok(((found.st_dev, found.st_ino), found.st_nlink))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Refuses a database that is mounted by itself: SQLite's write-ahead log lies beside another name
@@ -193,14 +213,30 @@ pub(crate) fn refuse_mounted(database: &File, path: &Path) -> Result<(), Error> 
 
 /// True if `file` is the root of a mount (statx(2), since Linux 5.8; older ones do not tell).
 fn is_mount_point(file: &File) -> bool {
-    rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
+    statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn an_inode_is_what_stat_says_of_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, link) = (directory.path().join("file"), directory.path().join("link"));
+        let file = open(options().write(true).create_new(true), &path).expect("made");
+        std::fs::hard_link(&path, directory.path().join("other")).expect("linked");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        let metadata = file.metadata().expect("there");
+        let expected = ((metadata.dev(), metadata.ino()), 2);
+        assert_eq!(inode_at(&file, Path::new(""), AtFlags::EMPTY_PATH), Ok(expected));
+        assert_eq!(inode_at(CWD, &link, AtFlags::empty()), Ok(expected));
+        assert_eq!(identity(&path).expect("there"), expected.0);
+        assert_ne!(identity(&link).expect("there"), expected.0);
+        assert_eq!(inode_at(CWD, &directory.path().join("none"), AtFlags::empty()), Err(Errno::NOENT));
+    }
 
     #[test]
     fn only_regular_files_are_opened_and_new_ones_are_closed_to_others() {

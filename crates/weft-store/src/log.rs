@@ -11,7 +11,7 @@
 //!
 //! A log and a database belong together: `file` writes, `judge` decides what a mount finds, by
 //! records that `scan` reads sector by sector (`sector`) and a header that names the last mounts
-//! (`slot`). docs/reference/format.md has the layout.
+//! (`slot`). Records go past the page cache (`writer`). docs/reference/format.md has the layout.
 
 mod data_loss;
 mod file;
@@ -22,6 +22,7 @@ mod sector;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use data_loss::DataLoss;
 pub use file::{IntentLog, Loss, Misfit, Sync, behind, doubt_behind, epoch_as_of, misfit};
@@ -118,8 +119,13 @@ pub trait LogAppends {
     /// True if it is time for a commit.
     fn is_half_full(&self) -> bool;
 
-    /// Appends operations `first` to `last`.
+    /// Appends operations `first` to `last`, which a sync then makes durable.
     fn append(&mut self, first: OpNo, last: OpNo, bytes: &Rope) -> Result<()>;
+
+    /// Appends as [`LogAppends::append`] does where no sync follows soon.
+    fn append_unsynced(&mut self, first: OpNo, last: OpNo, bytes: &Rope) -> Result<()> {
+        self.append(first, last, bytes)
+    }
 
     /// Stores the bytes that the commit of `batch` will lack: durably before it, or with it. False
     /// if there is no place for them.

@@ -60,6 +60,15 @@ pub(crate) struct CommitState {
     in_doubt: Option<(PendingCommit, Durability)>,
 }
 
+/// What follows an append to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// A sync, which should find the append written.
+    Sync,
+    /// More appends, which need not wait for the disk.
+    Others,
+}
+
 /// The outcome of a commit that was made.
 enum Stored {
     /// All that was changed is stored.
@@ -142,7 +151,7 @@ impl Vfs {
         if !log.file.outlives_process() {
             return Ok(());
         }
-        if let Some((_, sync)) = self.append(&mut log, target) {
+        if let Some((_, sync)) = self.append(&mut log, target, Next::Others) {
             if let Some(sync) = sync {
                 log.file.keep(sync);
             }
@@ -163,7 +172,7 @@ impl Vfs {
         let Some(log) = &self.log else { return Ok(false) };
         let (last, sync, begun, half) = {
             let mut log = log.lock();
-            let Some((last, sync)) = self.append(&mut log, target) else { return Ok(false) };
+            let Some((last, sync)) = self.append(&mut log, target, Next::Sync) else { return Ok(false) };
             let Some(sync) = sync else { return Ok(true) };
             (last, sync, log.syncs.begin(), log.switches)
         };
@@ -202,7 +211,7 @@ impl Vfs {
 
     /// Appends all operations not yet in the log; tells the last one there, and what makes it
     /// durable if it is not yet. None if a commit must do instead.
-    fn append(&self, log: &mut Log, target: OpNo) -> Option<(OpNo, Option<Box<dyn LogSync>>)> {
+    fn append(&self, log: &mut Log, target: OpNo, next: Next) -> Option<(OpNo, Option<Box<dyn LogSync>>)> {
         let (first, last, unlogged) = {
             let mut state = self.state.lock();
             if state.durable >= target {
@@ -220,7 +229,10 @@ impl Vfs {
         let sync = log.file.syncer();
         let appended = sync.and_then(|sync| {
             if !unlogged.bytes.is_empty() {
-                log.file.append(first, last, &unlogged.bytes)?;
+                match next {
+                    Next::Sync => log.file.append(first, last, &unlogged.bytes)?,
+                    Next::Others => log.file.append_unsynced(first, last, &unlogged.bytes)?,
+                }
                 self.log_appends.fetch_add(1, Ordering::Relaxed);
             }
             Ok(sync)

@@ -2,8 +2,9 @@
 
 use super::judge::{Found, judge, missing, needs_log};
 use super::scan::{Head, Kind, sectors};
-use super::sector::{NUMBER_MAX, ROOM, SECTOR, Stamp, VolumeId};
+use super::sector::{NUMBER_MAX, SECTOR, Stamp, VolumeId};
 use super::slot::{Behind, HEADER_BYTES, Slot, Slots, Stage};
+use super::writer::{Caching, Writer};
 use super::{DataLoss, LogSync, Record, epoch_without_log};
 use crate::copies;
 use crate::error::{Error, Result};
@@ -11,7 +12,7 @@ use crate::files;
 use crate::row::{CommitNo, OpNo};
 use crate::store::Header;
 use crate::user::{Rights, User};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{AtFlags, CWD, MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -65,7 +66,7 @@ pub struct IntentLog {
     /// True if the volume needs it no more.
     is_left: bool,
     progress: Arc<Progress>,
-    buffer: Vec<u8>,
+    writer: Writer,
     /// Not in use.
     syncs: Vec<Box<dyn LogSync>>,
 }
@@ -235,7 +236,7 @@ impl IntentLog {
             is_full: false,
             is_left: false,
             progress: Arc::default(),
-            buffer: Vec::new(),
+            writer: Writer::default(),
             syncs: Vec::new(),
         })
     }
@@ -319,6 +320,7 @@ impl IntentLog {
         self.write_slot(Stage::Prepared, start, Behind::Unknown)?;
         // Also where an earlier try made the file and could not do this.
         let _rights = self.rights()?;
+        self.writer = Writer::new(&self.file, &self.path);
         let synced = File::open(files::parent_of(&self.path)).and_then(|directory| directory.sync_all());
         synced.map_err(|source| self.io("cannot sync the directory of", source))?;
         self.is_open = true;
@@ -424,9 +426,10 @@ impl IntentLog {
 
     /// True if the file was removed, or another one lies in its place.
     pub fn is_gone(&self) -> bool {
-        let Ok(own) = self.file.metadata() else { return false };
-        let there = self.rights().map_err(std::io::Error::other).and_then(|_rights| self.path.metadata());
-        own.nlink() == 0 || there.map_or(true, |there| (there.dev(), there.ino()) != (own.dev(), own.ino()))
+        let Ok((own, names)) = files::inode_at(&self.file, Path::new(""), AtFlags::EMPTY_PATH) else { return false };
+        let is_there =
+            |_rights| files::inode_at(CWD, &self.path, AtFlags::empty()).is_ok_and(|(there, _)| there == own);
+        names == 0 || !self.rights().is_ok_and(is_there)
     }
 
     /// True if a record of `bytes` bytes can be appended: there is room in what is left of the
@@ -447,7 +450,25 @@ impl IntentLog {
 
     /// Appends `bytes`, the operations `first..=last`; a [`Sync`] then makes them durable.
     pub fn append(&mut self, first: OpNo, last: OpNo, bytes: &Rope) -> Result<()> {
-        self.put(Kind::Operations, (first, last), self.commit, bytes)
+        self.put(Kind::Operations, (first, last), self.commit, bytes, Caching::Direct)
+    }
+
+    /// Appends as [`IntentLog::append`] does, but does not wait for the disk: no [`Sync`] follows
+    /// soon.
+    pub fn append_unsynced(&mut self, first: OpNo, last: OpNo, bytes: &Rope) -> Result<()> {
+        self.put(Kind::Operations, (first, last), self.commit, bytes, Caching::Cached)
+    }
+
+    /// True if appends go past the page cache.
+    #[cfg(test)]
+    pub(super) fn is_direct(&self) -> bool {
+        self.writer.is_direct()
+    }
+
+    /// Appends as where the file takes no direct writes.
+    #[cfg(test)]
+    pub(super) fn write_through_the_cache(&mut self) {
+        self.writer = Writer::default();
     }
 
     /// Appends the bytes that commit `commit`, whose last operation is `op`, will lack.
@@ -456,12 +477,19 @@ impl IntentLog {
             let what = "the intent log has no room for what was written over damaged blocks";
             return Err(Error::Corrupt(what.into()));
         }
-        self.put(Kind::Carried, (op, op), commit, &Rope::from(bytes))?;
+        self.put(Kind::Carried, (op, op), commit, &Rope::from(bytes), Caching::Direct)?;
         self.carried = self.progress.appended.load(Ordering::Acquire);
         Ok(())
     }
 
-    fn put(&mut self, kind: Kind, (first, last): (OpNo, OpNo), commit: CommitNo, bytes: &Rope) -> Result<()> {
+    fn put(
+        &mut self,
+        kind: Kind,
+        (first, last): (OpNo, OpNo),
+        commit: CommitNo,
+        bytes: &Rope,
+        caching: Caching,
+    ) -> Result<()> {
         if !self.fits(bytes.len()) {
             return Err(Error::Bug("a record that does not fit the intent log".into()));
         }
@@ -470,44 +498,14 @@ impl IntentLog {
         let (carried, len) = (self.carried, bytes.len() as u64);
         let head = Head { kind, first, last, commit, synced, carried, len, crc }.encode();
         let at = self.round * self.half_bytes + self.used;
-        self.buffer.clear();
-        self.fill(at, &head);
-        bytes.slices().iter().for_each(|slice| self.fill(at, slice));
-        self.seal(at);
+        let stamp = Stamp { epoch: self.epoch, position: at, index: 0 };
+        let taken = self.writer.encode(&self.id, stamp, &head, bytes);
         let place = HEADER_BYTES + self.round % 2 * self.half_bytes + self.used;
-        let written = self.file.write_all_at(&self.buffer, place);
+        let written = self.writer.write(&self.file, place, caching);
         written.map_err(|source| self.io("cannot append to", source))?;
-        self.used += self.buffer.len() as u64;
-        self.progress.appended.store(at + self.buffer.len() as u64, Ordering::Release);
+        self.used += taken;
+        self.progress.appended.store(at + taken, Ordering::Release);
         Ok(())
-    }
-
-    /// Adds `bytes` to the sectors of a record that begins at `at`.
-    fn fill(&mut self, at: u64, bytes: &[u8]) {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let filled = self.buffer.len() % SECTOR;
-            if filled == ROOM {
-                self.seal(at);
-                continue;
-            }
-            let (now, later) = rest.split_at(rest.len().min(ROOM - filled));
-            self.buffer.extend_from_slice(now);
-            rest = later;
-        }
-    }
-
-    /// Ends the last sector of a record that begins at `at`.
-    fn seal(&mut self, at: u64) {
-        let index = self.buffer.len() / SECTOR;
-        let from = index * SECTOR;
-        self.buffer.resize(from + SECTOR, 0);
-        let stamp = Stamp {
-            epoch: self.epoch,
-            position: at + from as u64,
-            index: u32::try_from(index).expect("a half has fewer sectors"),
-        };
-        stamp.seal(&self.id, &mut self.buffer[from..]);
     }
 
     /// Returns a handle to sync by. It is to be given back with [`IntentLog::keep`], unless it

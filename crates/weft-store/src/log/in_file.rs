@@ -102,6 +102,10 @@ impl LogAppends for IntentLog {
         IntentLog::append(self, first, last, bytes)
     }
 
+    fn append_unsynced(&mut self, first: OpNo, last: OpNo, bytes: &Rope) -> Result<()> {
+        IntentLog::append_unsynced(self, first, last, bytes)
+    }
+
     fn carry(&mut self, batch: &mut Batch, bytes: Vec<u8>) -> Result<bool> {
         if self.is_left() {
             return Ok(false);

@@ -1,3 +1,5 @@
+mod direct;
+
 use super::scan::sectors;
 use super::sector::SECTOR;
 use super::slot::HEADER_BYTES;
@@ -35,8 +37,13 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
-        let directory = tempfile::tempdir().expect("a directory");
-        let mut log = IntentLog::open(&directory.path().join("intents"), BYTES).expect("opens");
+        Place::of(tempfile::tempdir(), BYTES)
+    }
+
+    /// With room for `bytes` of records.
+    fn of(directory: std::io::Result<tempfile::TempDir>, bytes: u64) -> Place {
+        let directory = directory.expect("a directory");
+        let mut log = IntentLog::open(&directory.path().join("intents"), bytes).expect("opens");
         log.start(&header(EPOCH - 1, 2, 0), EPOCH).expect("starts");
         Place { directory, log }
     }

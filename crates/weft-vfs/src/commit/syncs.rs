@@ -37,6 +37,7 @@ impl Syncs {
 
 #[cfg(test)]
 mod tests {
+    use crate::commit::Next;
     use crate::{Caller, MakeNode, ManualClock, Options, Vfs};
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
@@ -60,7 +61,7 @@ mod tests {
         let (first, half) = {
             let mut log = log.lock();
             let target = vfs.progress().0;
-            assert!(vfs.append(&mut log, target).is_some());
+            assert!(vfs.append(&mut log, target, Next::Sync).is_some());
             (log.syncs.begin(), log.switches)
         };
         make(b"second");
