@@ -13,12 +13,13 @@ pub(crate) struct Arguments {
     /// Experiments by name, separated by commas; `all` (but `bonnie`, which runs bonnie++,
     /// `networks`, which reads links in a volume and pipelines elsewhere, `zerocopy`, which has
     /// programs read in place in a volume, and by copies elsewhere, `channels`, by which processes
-    /// pass on bytes in a volume, and by pipes elsewhere, and those that hash everything at each
-    /// close or ask for kept digests), or `list` to see them
+    /// pass on bytes in a volume, and by pipes elsewhere, those that hash everything at each close
+    /// or ask for kept digests, and those that count what small writes cost the disk), or `list` to
+    /// see them
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub(crate) work: Vec<String>,
-    /// Files in experiments that count files; several numbers, separated by commas, to see whether
-    /// rates stay flat
+    /// Files in experiments that count files, and calls in those that count what small writes cost;
+    /// several numbers, separated by commas, to see whether rates stay flat
     #[arg(long, value_delimiter = ',', default_value = "20000")]
     pub(crate) count: Vec<usize>,
     /// MiB in experiments on one large file

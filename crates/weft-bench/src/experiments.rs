@@ -1,4 +1,5 @@
-//! The experiments. Each gives one sample: a rate, higher is better.
+//! The experiments. Each gives one sample: a rate, higher is better; or several, of which some are
+//! costs.
 
 mod blocks;
 mod bonnie;
@@ -8,11 +9,13 @@ mod eager;
 mod files;
 mod flat;
 mod networks;
+mod small_writes;
 mod stream;
 mod trees;
 mod zerocopy;
 
 pub(crate) use channels::fill;
+pub(crate) use small_writes::COST;
 pub(crate) use trees::Packed;
 pub(crate) use zerocopy::hold;
 
@@ -40,7 +43,7 @@ pub(crate) enum Kind {
         run: fn(&Place, &Scale) -> Result<f64>,
     },
     /// Several at once, with their names and units.
-    Rates { parts: &'static [(&'static str, &'static str)], run: fn(&Place, &Scale) -> Result<Vec<f64>> },
+    Rates { parts: &'static [(&'static str, &'static str)], run: Runs },
 }
 
 impl Kind {
@@ -67,6 +70,12 @@ const fn data(name: &'static str, unit: &'static str, bar: Option<f64>, run: Run
     Experiment { name, kind: Kind::Rate { unit, bar, run }, counts: false }
 }
 
+type Runs = fn(&Place, &Scale) -> Result<Vec<f64>>;
+
+const fn rates(name: &'static str, parts: &'static [(&'static str, &'static str)], run: Runs) -> Experiment {
+    Experiment { name, kind: Kind::Rates { parts, run }, counts: false }
+}
+
 /// Those that remove files come last: see [`Place::retire`].
 const ALL: &[Experiment] = &[
     files("create", "files/s", Some(0.40), files::create),
@@ -82,6 +91,7 @@ const ALL: &[Experiment] = &[
     tree("du-warm", 0.60, trees::du_warm),
     tree("du-cold", 0.60, trees::du_cold),
     data("write-sync", "MB/s", Some(0.85), stream::write_sync),
+    data("write-large", "MB/s", None, stream::write_large),
     data("read-cold", "MB/s", Some(0.90), stream::read_cold),
     data("read-warm", "MB/s", Some(0.70), stream::read_warm),
     data("mmap-read", "MB/s", None, stream::mmap_read),
@@ -91,6 +101,10 @@ const ALL: &[Experiment] = &[
     data("random-write-fsync", "calls/s", Some(0.50), blocks::write_fsync),
     data("random-write-fsync-4", "calls/s", Some(0.50), blocks::write_fsync_four),
     data("random-write-fsync-4-files", "calls/s", Some(0.50), blocks::write_fsync_four_files),
+    rates("random-write-fdatasync", small_writes::FDATASYNC, small_writes::fdatasync),
+    rates("random-write-fdatasync-4-files", small_writes::FDATASYNC_FOUR, small_writes::fdatasync_four),
+    rates("append-100-fsync", small_writes::APPEND, small_writes::append),
+    rates("random-write-one-fsync", small_writes::ONE_FSYNC, small_writes::one_fsync),
     files("unlink", "files/s", Some(0.30), files::unlink),
     tree("rm", 0.35, trees::rm),
     files("life-cycle-4k", "files/s", None, files::life_cycle),
@@ -100,15 +114,16 @@ const ALL: &[Experiment] = &[
     Experiment { name: "flat-create", kind: Kind::Rates { parts: flat::CREATE, run: flat::create }, counts: true },
     Experiment { name: "flat-stat", kind: Kind::Rates { parts: flat::STAT, run: flat::stat }, counts: true },
     Experiment { name: "flat-unlink", kind: Kind::Rates { parts: flat::UNLINK, run: flat::unlink }, counts: true },
-    Experiment { name: "copy-delete", kind: Kind::Rates { parts: copies::PARTS, run: copies::run }, counts: false },
-    Experiment { name: "networks", kind: Kind::Rates { parts: networks::PARTS, run: networks::run }, counts: false },
-    Experiment { name: "zerocopy", kind: Kind::Rates { parts: zerocopy::PARTS, run: zerocopy::run }, counts: false },
-    Experiment { name: "channels", kind: Kind::Rates { parts: channels::PARTS, run: channels::run }, counts: false },
-    Experiment { name: "bonnie", kind: Kind::Rates { parts: bonnie::PARTS, run: bonnie::run }, counts: false },
+    rates("copy-delete", copies::PARTS, copies::run),
+    rates("networks", networks::PARTS, networks::run),
+    rates("zerocopy", zerocopy::PARTS, zerocopy::run),
+    rates("channels", channels::PARTS, channels::run),
+    rates("bonnie", bonnie::PARTS, bonnie::run),
 ];
 
 /// Those that are run only by their names.
-const APART: [&str; 11] = [
+const APART: [&str; 15] = [
+    "append-100-fsync",
     "bonnie",
     "channels",
     "copy-delete",
@@ -117,6 +132,9 @@ const APART: [&str; 11] = [
     "flat-stat",
     "flat-unlink",
     "networks",
+    "random-write-fdatasync",
+    "random-write-fdatasync-4-files",
+    "random-write-one-fsync",
     "rewrite-eager",
     "rewrite-kept",
     "zerocopy",
@@ -159,7 +177,10 @@ mod tests {
         let runnable = |name: &str| !name.contains("cold") && !apart.contains(&name);
         for experiment in ALL.iter().filter(|experiment| runnable(experiment.name)) {
             let rates = experiment.kind.run(&place, &scale).expect(experiment.name);
-            assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{}: {rates:?}", experiment.name);
+            // A cost is not a number where no device is found.
+            let costs = matches!(experiment.kind, Kind::Rates { parts, .. } if parts[1].1.starts_with(COST));
+            let is_right = |(at, rate): (usize, &f64)| (rate.is_finite() && *rate > 0.0) || (costs && at == 1);
+            assert!(rates.iter().enumerate().all(is_right), "{}: {rates:?}", experiment.name);
         }
         drop(place);
         assert_eq!(std::fs::read_dir(directory.path()).expect("listed").count(), 0);

@@ -6,8 +6,10 @@
 //! run is the one beside this program.
 
 mod arguments;
+mod device;
 mod experiments;
 mod facts;
+mod mounts;
 mod nothing;
 mod place;
 mod report;

@@ -1,8 +1,8 @@
 //! A directory under test.
 
 use crate::arguments::of_name;
+use crate::mounts;
 use anyhow::{Context, Result, bail};
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use weft_attributes::Attribute;
@@ -48,16 +48,22 @@ impl Place {
         }
     }
 
-    /// Makes it cold: synced, remounted if there is a command for it, the kernel's caches dropped.
+    /// Makes it cold: settled, the kernel's caches dropped.
     pub(crate) fn make_cold(&self) -> Result<()> {
-        rustix::fs::sync();
-        if let Some(command) = &self.cold {
-            let status = Command::new("sh").args(["-c", command]).status().context("cannot run the cold command")?;
-            if !status.success() {
-                bail!("the cold command of {} failed", self.name);
-            }
-        }
+        self.settle()?;
         std::fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches needs root")
+    }
+
+    /// Has everything written to the disk that will be: synced, and remounted if there is a command
+    /// for it.
+    pub(crate) fn settle(&self) -> Result<()> {
+        rustix::fs::sync();
+        let Some(command) = &self.cold else { return Ok(()) };
+        let status = Command::new("sh").args(["-c", command]).status().context("cannot run the cold command")?;
+        if !status.success() {
+            bail!("the cold command of {} failed", self.name);
+        }
+        Ok(())
     }
 
     /// The process that serves it: the one given, or what a Weft mount tells of itself.
@@ -85,15 +91,9 @@ impl Place {
         self.file_system() != "fuse.nothing"
     }
 
-    /// Kind of the file system, from the mount that holds it (proc_pid_mountinfo(5)).
+    /// Kind of the file system.
     pub(crate) fn file_system(&self) -> String {
-        let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-        let mounts = String::from_utf8_lossy(&mounts);
-        let found = statx(CWD, &self.work, AtFlags::empty(), StatxFlags::MNT_ID);
-        let number = found.map(|found| found.stx_mnt_id.to_string()).unwrap_or_default();
-        let line = mounts.lines().find(|line| line.split(' ').next() == Some(&number));
-        let kind = line.and_then(|line| line.split_once(" - ")?.1.split(' ').next());
-        kind.unwrap_or_default().into()
+        mounts::of(&self.work).map(|mount| mount.kind).unwrap_or_default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tables and JSON.
 
 use crate::arguments::Arguments;
+use crate::experiments::COST;
 use crate::facts;
 use crate::place::Place;
 use crate::timing::{median, ratio};
@@ -15,23 +16,33 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Ratio of a place's median to the first's; above 1 is better.
+    /// Ratio of a place's median to the first's, of costs that of the first's to it: above 1 is
+    /// better.
     fn ratio(&self, place: usize) -> f64 {
-        median(&self.samples[place]) / median(&self.samples[0])
+        let (own, first) = (median(&self.samples[place]), median(&self.samples[0]));
+        if self.is_cost() { first / own } else { own / first }
+    }
+
+    /// True if less is better.
+    fn is_cost(&self) -> bool {
+        self.unit.starts_with(COST)
+    }
+
+    /// `value` as text.
+    fn rate(&self, value: f64) -> String {
+        match value {
+            value if value.is_nan() && self.is_cost() => "no device found".into(),
+            value if value.is_nan() => "too fast to time".into(),
+            value if value >= 100.0 => format!("{value:.0}"),
+            value => format!("{value:.2}"),
+        }
     }
 
     /// One line for people who wait.
     pub(crate) fn line(&self) -> String {
-        let rates: Vec<String> = self.samples.iter().map(|samples| rate(median(samples))).collect();
-        format!("{:<28} {}", self.name, rates.join("  "))
+        let rates: Vec<String> = self.samples.iter().map(|samples| self.rate(median(samples))).collect();
+        format!("{:<36} {}", self.name, rates.join("  "))
     }
-}
-
-fn rate(value: f64) -> String {
-    if value.is_nan() {
-        return "too fast to time".into();
-    }
-    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
 }
 
 /// Prints a table: rates with their spread, ratios to the first place, and what the bars say.
@@ -59,11 +70,11 @@ pub(crate) fn print(places: &[Place], rows: &[Row], arguments: &Arguments) {
 fn cell(row: &Row, place: usize, bars: bool) -> String {
     let samples = &row.samples[place];
     if samples.iter().any(|sample| sample.is_nan()) {
-        return rate(f64::NAN);
+        return row.rate(f64::NAN);
     }
     let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
     let most = samples.iter().copied().fold(0.0, f64::max);
-    let mut text = format!("{} ({}-{})", rate(median(samples)), rate(least), rate(most));
+    let mut text = format!("{} ({}-{})", row.rate(median(samples)), row.rate(least), row.rate(most));
     let own = row.ratio(place);
     if place > 0 && !own.is_nan() {
         text.push_str(&format!(" **{}**", ratio(own)));

@@ -7,11 +7,21 @@ use anyhow::{Result, ensure};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-const BLOCK: usize = 4096;
+pub(super) const BLOCK: usize = 4096;
 
 /// Calls in a sample without sync, and with.
 const CALLS: usize = 20_000;
 const CALLS_SYNCED: usize = 2000;
+
+/// The sync after each write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sync {
+    Never,
+    /// fdatasync(2).
+    Data,
+    /// fsync(2).
+    All,
+}
 
 /// Places in an order that is the same each time.
 struct Places {
@@ -27,7 +37,7 @@ impl Places {
 }
 
 /// A file of a quarter of `--size`.
-fn prepare(place: &Place, scale: &Scale) -> Result<(File, u64)> {
+pub(super) fn prepare(place: &Place, scale: &Scale) -> Result<(File, u64)> {
     filled(place, "blocks", scale.size.div_ceil(4))
 }
 
@@ -69,14 +79,17 @@ pub(super) fn read_cold(place: &Place, scale: &Scale) -> Result<f64> {
     Ok(calls as f64 / taken.as_secs_f64())
 }
 
-fn write_some(file: &File, count: u64, seed: u64, calls: usize, synced: bool) -> Result<()> {
+/// Writes `calls` blocks at places that follow from `seed`.
+pub(super) fn write_some(file: &File, count: u64, seed: u64, calls: usize, sync: Sync) -> Result<()> {
     let mut places = Places { state: seed, count };
     for _ in 0..calls {
         let offset = places.next();
         // The same bytes as before, so that reading still knows what to expect.
         file.write_all_at(&[((offset / BLOCK as u64) & 0xff) as u8; BLOCK], offset)?;
-        if synced {
-            file.sync_all()?;
+        match sync {
+            Sync::Never => {}
+            Sync::Data => file.sync_data()?,
+            Sync::All => file.sync_all()?,
         }
     }
     Ok(())
@@ -84,14 +97,14 @@ fn write_some(file: &File, count: u64, seed: u64, calls: usize, synced: bool) ->
 
 pub(super) fn write(place: &Place, scale: &Scale) -> Result<f64> {
     let (file, count) = prepare(place, scale)?;
-    let taken = time(|| write_some(&file, count, 2, CALLS, false))?;
+    let taken = time(|| write_some(&file, count, 2, CALLS, Sync::Never))?;
     file.sync_all()?;
     Ok(CALLS as f64 / taken.as_secs_f64())
 }
 
 pub(super) fn write_fsync(place: &Place, scale: &Scale) -> Result<f64> {
     let (file, count) = prepare(place, scale)?;
-    let taken = time(|| write_some(&file, count, 3, CALLS_SYNCED, true))?;
+    let taken = time(|| write_some(&file, count, 3, CALLS_SYNCED, Sync::All))?;
     Ok(CALLS_SYNCED as f64 / taken.as_secs_f64())
 }
 
@@ -102,20 +115,28 @@ pub(super) fn write_fsync_four(place: &Place, scale: &Scale) -> Result<f64> {
 
 /// Each writer has a file of its own.
 pub(super) fn write_fsync_four_files(place: &Place, scale: &Scale) -> Result<f64> {
-    let files = (0..4).map(|i| filled(place, &format!("blocks.{i}"), scale.size.div_ceil(16)));
-    let files = files.collect::<Result<Vec<_>>>()?;
-    four_writers(&files.iter().map(|(file, count)| (file, *count)).collect::<Vec<_>>())
+    let files = four_files(place, scale)?;
+    four_writers(&files.each_ref().map(|(file, count)| (file, *count)))
+}
+
+/// Four files, together of a quarter of `--size`, and the number of blocks of each.
+pub(super) fn four_files(place: &Place, scale: &Scale) -> Result<[(File, u64); 4]> {
+    let file = |i: usize| filled(place, &format!("blocks.{i}"), scale.size.div_ceil(16));
+    Ok([file(0)?, file(1)?, file(2)?, file(3)?])
 }
 
 fn four_writers(files: &[(&File, u64)]) -> Result<f64> {
-    let taken = time(|| {
-        std::thread::scope(|scope| {
-            let writers = (4..8).zip(files.iter().copied()).map(|(seed, (file, count))| {
-                scope.spawn(move || write_some(file, count, seed, CALLS_SYNCED / 4, true))
-            });
-            let writers: Vec<_> = writers.collect();
-            writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
-        })
-    })?;
+    let taken = time(|| write_together(files, CALLS_SYNCED / 4, Sync::All))?;
     Ok((CALLS_SYNCED / 4 * 4) as f64 / taken.as_secs_f64())
+}
+
+/// Writes `calls` blocks of each of `files` at once.
+pub(super) fn write_together(files: &[(&File, u64)], calls: usize, sync: Sync) -> Result<()> {
+    std::thread::scope(|scope| {
+        let writers = (4..).zip(files.iter().copied());
+        let writers =
+            writers.map(|(seed, (file, count))| scope.spawn(move || write_some(file, count, seed, calls, sync)));
+        let writers: Vec<_> = writers.collect();
+        writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
+    })
 }

@@ -90,6 +90,23 @@ pub(super) fn write_sync(place: &Place, scale: &Scale) -> Result<f64> {
     write(place, scale)
 }
 
+/// Half of `--size` in calls of 1 MiB, without a sync.
+pub(super) fn write_large(place: &Place, scale: &Scale) -> Result<f64> {
+    let scale = Scale { size: scale.size.div_ceil(2), ..scale.clone() };
+    let (path, chunk) = (place.work.join("large"), chunk(2));
+    rustix::fs::sync();
+    touch_memory(&scale);
+    let taken = time(|| {
+        let mut file = File::create(&path)?;
+        (0..scale.size).try_for_each(|_| Ok(file.write_all(&chunk)?))
+    })?;
+    let mut last = vec![0; CHUNK];
+    File::open(&path)?.read_exact_at(&mut last, ((scale.size - 1) * CHUNK) as u64)?;
+    ensure!(last == chunk || !place.keeps_content(), "content is wrong");
+    std::fs::remove_file(path)?;
+    Ok(megabytes(&scale) / taken.as_secs_f64())
+}
+
 pub(super) fn read_cold(place: &Place, scale: &Scale) -> Result<f64> {
     kept(place, scale)?;
     place.make_cold()?;
