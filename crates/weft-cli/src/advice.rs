@@ -33,6 +33,7 @@ pub fn is_about(command: &Command) {
         Command::Log(arguments) => of(&arguments.volume),
         Command::Sign(arguments) => of(&arguments.volume),
         Command::Scrub(arguments) => of(&arguments.volume),
+        Command::Defragment(arguments) => within(&arguments.path).and_then(|volume| of(Path::new(volume))),
         Command::Sync(arguments) => of_mount(&arguments.named),
         Command::Umount(arguments) => of_mount(&arguments.directory),
         Command::Import(arguments) => of(copied(&arguments.target)),

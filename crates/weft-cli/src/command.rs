@@ -5,6 +5,7 @@ mod check;
 mod compact;
 mod config;
 mod convert;
+mod defragment;
 mod diff;
 mod digest;
 mod du;
@@ -63,6 +64,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Check(arguments) => Ok(looked(check::run(&arguments))),
         Command::Convert(arguments) => Ok(convert::run(&arguments)),
         Command::Compact(arguments) => compact::run(&arguments),
+        Command::Defragment(arguments) => defragment::run(&arguments),
         Command::Upgrade(arguments) => upgrade::run(&arguments),
         Command::Import(arguments) => Ok(import::run(&arguments)),
         Command::Export(arguments) => Ok(export::run(&arguments)),

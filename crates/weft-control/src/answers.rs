@@ -5,6 +5,7 @@
 //! limit: a volume that is stuck is reported, and holds up no other answer.
 
 use crate::COMMIT_MAX;
+use crate::defragmenting::{defragmented_value, file_at, file_request, fragments_value};
 use crate::files::{self, WORKING_MAX};
 use crate::hexadecimal::hex;
 use crate::metrics::{self, Scraped};
@@ -183,6 +184,8 @@ pub(crate) fn router(answers: &Answers) -> Router {
         .route("/snapshots/hold/{name}/{until}", post(hold_snapshot))
         .route("/restore", post(restore))
         .route("/history/forget", post(forget_history))
+        .route("/defragment", post(defragment))
+        .route("/fragments", post(fragments))
         .route("/history/exclude", post(exclude_from_history))
         .route("/history/include", post(include_in_history))
         .layer(from_fn(refuse_bodies))
@@ -554,6 +557,31 @@ async fn forget_history(
     match committing(shared, forget).await {
         Ok(Ok((files, commit))) => json(&json!({ "files": files, "commit": commit })),
         Ok(Err::<_, RestoreError>(error)) => text(StatusCode::CONFLICT, &error.to_string()),
+        Err(unanswered) => unanswered,
+    }
+}
+
+/// Merges blocks of a file, from a byte on, as far as one commit goes.
+async fn defragment(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+    let Some((path, from)) = query.as_deref().and_then(file_request) else {
+        return text(StatusCode::BAD_REQUEST, "that is no path");
+    };
+    let merge = move |vfs: &Vfs| vfs.defragment(file_at(vfs, &path)?, from);
+    match committing(shared, merge).await {
+        Ok(Ok(done)) => json(&defragmented_value(&done)),
+        Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
+        Err(unanswered) => unanswered,
+    }
+}
+
+/// Tells how a file is stored.
+async fn fragments(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery) -> Response {
+    let Some((path, _)) = query.as_deref().and_then(file_request) else {
+        return text(StatusCode::BAD_REQUEST, "that is no path");
+    };
+    match committing(shared, move |vfs: &Vfs| vfs.fragments(file_at(vfs, &path)?)).await {
+        Ok(Ok(found)) => json(&fragments_value(&found)),
+        Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,
     }
 }

@@ -9,6 +9,7 @@
 
 mod answers;
 mod client;
+mod defragmenting;
 mod directory;
 mod files;
 mod hexadecimal;
@@ -20,6 +21,7 @@ mod sessions;
 
 pub use answers::{Answers, Counters, Daemon, Kind};
 pub use client::{Answer, Method, Unanswered, ask};
+pub use defragmenting::{defragment_target, file_at, fragments_target, fragments_value};
 pub use directory::{DirectoryError, Socket, missing, remove_stale, sockets};
 pub use restoring::{forget_target, path_target, report_value, restore_target};
 pub use server::{MetricsServer, Server, StartError};

@@ -36,6 +36,8 @@ pub struct Batch {
     pub names: Vec<NameChange>,
     /// Changes of `extents`.
     pub extents: Vec<ExtentChange>,
+    /// Blocks that take the place of several.
+    pub merged: Vec<MergedBlock>,
     /// Changes of `xattr`.
     pub xattrs: Vec<XattrChange>,
     /// Changes of what is kept of the past.
@@ -167,6 +169,18 @@ pub struct SplitBlock {
     /// The extents that take the place of that one, ascending, with their blocks: the bytes of these
     /// are together those of the block.
     pub parts: Vec<(Span, NewBlock)>,
+}
+
+/// A block that takes the place of several with the same bytes: what the file holds, and held, stays
+/// the same, and so no version of it comes of that. No change of the batch is about these bytes.
+#[derive(Clone, Debug)]
+pub struct MergedBlock {
+    /// The file.
+    pub ino: Ino,
+    /// The extent of the block: all extents in it go.
+    pub span: Span,
+    /// The block: one of this batch's.
+    pub block: BlockRef,
 }
 
 /// A change of one inode.

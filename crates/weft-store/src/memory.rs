@@ -123,8 +123,12 @@ impl Volume {
                 self.clear(*ino, range.clone());
             }
         }
-        for change in &batch.extents {
-            let ExtentChange::Put { ino, span, block } = change else { continue };
+        let put = batch.extents.iter().filter_map(|change| match change {
+            ExtentChange::Put { ino, span, block } => Some((ino, span, block)),
+            ExtentChange::Clear { .. } => None,
+        });
+        let merged = batch.merged.iter().map(|merged| (&merged.ino, &merged.span, &merged.block));
+        for (ino, span, block) in put.chain(merged) {
             self.clear(*ino, span.range());
             let stored = self.blocks.get(&block.id).map(|(stored, _, _)| *stored);
             let stored = stored.ok_or_else(|| Error::Bug(format!("extent names unknown block {}", block.id.0)))?;

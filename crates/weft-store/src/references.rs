@@ -18,6 +18,15 @@ use crate::row::{BlockId, BlockRef, Ino, Span};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// How an engine applies [`Batch::merged`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Merging {
+    /// In its own way, so that no version comes of it.
+    Apart,
+    /// As other extents that are put.
+    AsPut,
+}
+
 /// The extents that a batch changes.
 #[derive(Debug)]
 pub(crate) struct ExtentPlan<K> {
@@ -35,8 +44,18 @@ pub(crate) struct ExtentPlan<K> {
 impl<K: Ord> ExtentPlan<K> {
     /// Plans the changes of `batch`. Inodes from `fresh` on have no extents that could go. `key`
     /// returns the key of a block that the batch names.
-    pub(crate) fn of(batch: &Batch, fresh: Ino, key: impl Fn(&BlockRef) -> Result<K>) -> Result<ExtentPlan<K>> {
+    pub(crate) fn of(
+        batch: &Batch,
+        fresh: Ino,
+        merging: Merging,
+        key: impl Fn(&BlockRef) -> Result<K>,
+    ) -> Result<ExtentPlan<K>> {
         let (mut cleared, mut put) = (Vec::new(), Vec::new());
+        if merging == Merging::AsPut {
+            for merged in &batch.merged {
+                put.push((merged.ino, merged.span, key(&merged.block)?));
+            }
+        }
         for change in &batch.extents {
             match change {
                 ExtentChange::Clear { ino, range } => cleared.push((*ino, range.clone())),

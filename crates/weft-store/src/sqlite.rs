@@ -34,6 +34,7 @@ mod lost_segments;
 mod lost_wal;
 mod making;
 mod medium;
+mod merge;
 mod missing;
 mod names;
 mod network;

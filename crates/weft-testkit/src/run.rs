@@ -63,6 +63,8 @@ pub struct Driver {
     was_full: bool,
     /// Number of the next time that blocks are stored in parts, if they are.
     parts: Option<u64>,
+    /// True if blocks of files are merged after each commit.
+    merges: bool,
 }
 
 impl Driver {
@@ -96,6 +98,7 @@ impl Driver {
             kept: None,
             was_full: false,
             parts: None,
+            merges: false,
         }
     }
 
@@ -113,6 +116,51 @@ impl Driver {
         store_in_parts(&*self.store, seed).map_err(|error| error.to_string())?;
         self.store.set_faults(faults);
         self.note_commit()
+    }
+
+    /// Has blocks of files merged after each commit.
+    pub fn merge_blocks(&mut self) {
+        self.merges = true;
+    }
+
+    /// Merges blocks of all files, if it is to: that changes nothing.
+    fn merge(&mut self) -> Result<(), String> {
+        if !self.merges {
+            return Ok(());
+        }
+        let before = self.versions()?;
+        let live = self.model.live(|node| node.kind == Kind::File);
+        for ino in live.iter().map(|id| self.inos[id]) {
+            let mut from = Some(0);
+            while let Some(at) = from {
+                let met = self.store.faults_met();
+                match self.vfs.defragment(ino, at) {
+                    Err(error) if self.store.faults_met() == met => return Err(format!("merging: {error}")),
+                    Err(_) => return Ok(()),
+                    Ok(done) => from = done.next,
+                }
+            }
+        }
+        self.note_commit()?;
+        match self.versions()? == before {
+            true => Ok(()),
+            false => Err("merging changed rows of inodes, or the digest".into()),
+        }
+    }
+
+    /// Rows of all inodes with the commits that wrote them, where history is kept, and the digest of
+    /// the root.
+    fn versions(&self) -> Result<(Vec<String>, Option<Digest>), String> {
+        let failed = |error: weft_store::Error| error.to_string();
+        let faults = self.store.set_faults(Faults::NONE);
+        let last = self.store.header().map_err(failed)?.commit;
+        let rows = match self.kept.is_some() {
+            true => self.store.inodes_at(last, Ino(0)..Ino::MAX, 10_000).map_err(failed)?,
+            false => Vec::new(),
+        };
+        let digest = self.store.digest(Ino::ROOT).map_err(failed)?;
+        self.store.set_faults(faults);
+        Ok((rows.iter().map(|row| format!("{row:?}")).collect(), digest))
     }
 
     /// Keeps all commits from now on.
@@ -205,7 +253,10 @@ impl Driver {
                 match self.vfs.commit() {
                     Err(error) if self.store.faults_met() == met => return Err(format!("commit: {error}")),
                     Err(_) => {}
-                    Ok(()) => self.note_commit()?,
+                    Ok(()) => {
+                        self.note_commit()?;
+                        self.merge()?;
+                    }
                 }
                 self.compare()
             }

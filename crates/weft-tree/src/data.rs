@@ -7,6 +7,7 @@ mod pieces;
 mod ranges;
 mod stored;
 
+pub(crate) use file::DirtyBlock;
 pub use file::{Base, FileData};
 pub(crate) use layout::Written;
 pub use layout::{Layout, Leaf, NewPart, PartsLayout, Split};

@@ -42,7 +42,7 @@ pub use inodes::{FIRST_PAST, FIRST_VIRTUAL, Inodes, is_past, is_virtual};
 pub use journal::Journal;
 pub use mutation::{Data, Lost, Mutation, NewInode, Replacement, SetRow, decode, encode};
 pub use names::{Entry, NameKey, NameSlot};
-pub use pending_commit::{Job, PendingCommit};
+pub use pending_commit::{Job, JobReason, PendingCommit};
 pub use permission::{Access, Rights};
 pub use restoration::{ParentChange, Restoration, RestoredContent, RestoredInode, RestoredXattrs};
 pub use stop::{Miss, Stop};

@@ -1,8 +1,9 @@
 //! What one commit takes from memory, and what becomes of it afterwards.
 
 use crate::apply::taken;
-use crate::data::{FileData, Frozen, Layout, Stored, Written};
+use crate::data::{DirtyBlock, FileData, Frozen, Layout, Stored, Written};
 use crate::inode::{Changed, Inode, LISTED_MAX};
+use crate::stop::Stop;
 use crate::tree::{ROW_BYTES, Tree, recount};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeSet;
@@ -52,11 +53,22 @@ pub struct Job {
     pub pieces: Arc<Frozen>,
     /// The blocks that it becomes.
     pub layout: Layout,
-    /// True if the store does not know yet that the file has `base`: all that stays of it is to be
-    /// put.
-    pub is_base_new: bool,
+    /// The reason to store it.
+    pub reason: JobReason,
     /// A number not above those of its new blocks, and above those of the job before.
     pub order: BlockId,
+}
+
+/// The reason to store a block of a file anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobReason {
+    /// Something was written to it.
+    Written,
+    /// The same, and the store does not know yet that the file has the base: all that stays of it is
+    /// to be put.
+    WrittenOverShared,
+    /// Nothing was: the several blocks that it is stored in become one.
+    Merge,
 }
 
 impl PendingCommit {
@@ -119,6 +131,9 @@ impl Tree {
             self.freeze_name(key, &mut pending);
         }
         pending.names = names;
+        for (ino, index) in std::mem::take(&mut self.merging) {
+            self.freeze_merge(ino, index, &mut pending);
+        }
         pending.batch.alone = self.alone.drain().collect();
         self.journal.rotate();
         pending.batch.counters = self.counters;
@@ -174,6 +189,35 @@ impl Tree {
         self.inodes.reweigh(&ino);
     }
 
+    /// Has blocks of a block of a file become one, if still nothing was written to it.
+    fn freeze_merge(&mut self, ino: Ino, index: u64, pending: &mut PendingCommit) {
+        let Some(data) = self.inodes.get(&ino).filter(|inode| !inode.dead).and_then(|inode| inode.data.as_mut()) else {
+            return;
+        };
+        let Some(base) = data.mergeable(index).cloned() else { return };
+        let len = base.end();
+        let pieces = Arc::new(Frozen::default());
+        let dirty = DirtyBlock { frozen: Some(pieces.clone()), planned: base.taken(), ..DirtyBlock::default() };
+        data.dirty.insert(index, dirty);
+        let order = BlockId(self.counters.next_block);
+        self.counters.next_block += 1;
+        let layout = Layout::Whole(order);
+        let reason = JobReason::Merge;
+        pending.jobs.push(Job { ino, index, len, base: Some(base), pieces, layout, reason, order });
+        self.inodes.reweigh(&ino);
+    }
+
+    /// Has the next commit make one block of each block of `range` of file `ino` that is stored in
+    /// several, without holes, and that nothing is written to. Returns how many there are.
+    pub fn merge_blocks(&mut self, ino: Ino, range: Range<u64>) -> Result<u64, Stop> {
+        self.know_extents(ino, range.clone())?;
+        let data = self.file(ino)?.data();
+        let indices = data.extents.range(range).map(|(index, _)| *index).collect::<Vec<_>>();
+        let indices = indices.into_iter().filter(|index| data.mergeable(*index).is_some()).collect::<Vec<_>>();
+        self.merging.extend(indices.iter().map(|index| (ino, *index)));
+        Ok(indices.len() as u64)
+    }
+
     /// The pending commit is in the store; `blocks` are its new blocks, of [`Layout::ids`] of each
     /// job in turn.
     pub fn finish(&mut self, pending: &PendingCommit, blocks: &[BlockRef]) {
@@ -190,7 +234,8 @@ impl Tree {
         }
         for job in &pending.damaged {
             self.thaw_job(job);
-            if self.inodes.get(&job.ino).is_some_and(|inode| !inode.dead) {
+            let is_written = job.reason != JobReason::Merge;
+            if is_written && self.inodes.get(&job.ino).is_some_and(|inode| !inode.dead) {
                 self.touch(job.ino);
             }
         }
@@ -323,6 +368,9 @@ impl Tree {
             dirty.pieces.thaw(&job.pieces);
             self.dirty_bytes += dirty.pieces.cost();
             self.dirty_bytes -= before;
+            if dirty.pieces.is_empty() {
+                data.dirty.remove(&job.index);
+            }
             let taken_after = taken(inode, &range, block_size);
             recount(&mut inode.row.allocated, taken_after, taken_before);
             recount(&mut self.counters.bytes_used, taken_after, taken_before);
@@ -432,8 +480,8 @@ fn freeze_blocks(
         dirty.planned = layout.taken(len);
         before += taken_before;
         after += dirty.planned;
-        let is_base_new = shared.contains(&index);
-        pending.jobs.push(Job { ino, index, len, base, pieces, layout, is_base_new, order });
+        let reason = if shared.contains(&index) { JobReason::WrittenOverShared } else { JobReason::Written };
+        pending.jobs.push(Job { ino, index, len, base, pieces, layout, reason, order });
     }
     (after, before)
 }

@@ -63,6 +63,8 @@ pub struct Tree {
     /// Digests of files that consist of one block each, of stored blocks that the next commit
     /// shares: nobody has to read them.
     pub(crate) alone: FxHashMap<BlockId, Digest>,
+    /// Blocks of files that the next commit stores as one block each.
+    pub(crate) merging: Vec<(Ino, u64)>,
     /// Counters as the next commit would write them.
     pub counters: Counters,
     /// Operations that neither a commit nor the intent log has.
@@ -107,6 +109,7 @@ impl Tree {
             work_bytes: 0,
             dirty_bytes_max,
             alone: FxHashMap::default(),
+            merging: Vec::new(),
             counters,
             journal: Journal::default(),
             finished: 0,

@@ -10,6 +10,7 @@ pub mod blocking;
 mod cache;
 mod clock;
 mod commit;
+mod defragment;
 mod exclusions;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
@@ -37,6 +38,7 @@ mod work;
 pub use asker::{Asker, Asking, MAY_READ, MAY_SEARCH, MAY_WRITE, Subject, asking_user};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use commit::{ClockJump, Collected, HistoryChanged, LimitsChange};
+pub use defragment::{Defragmented, Fragments};
 pub use exclusions::Exclusion;
 pub use exclusions::excluded_patterns;
 pub use latency::{Latency, LatencyHistogram};

@@ -31,6 +31,15 @@ fn drive_with(steps: &[Step], store: CrashStore, means: Means, begin: fn(&mut Dr
     driver.close().map_err(TestCaseError::fail)
 }
 
+/// The same, and blocks that small writes left are merged after each commit.
+fn drive_and_merge(steps: &[Step], store: CrashStore, means: Means) -> Result<(), TestCaseError> {
+    let begin = |driver: &mut Driver| {
+        driver.keep_history();
+        driver.merge_blocks();
+    };
+    drive_with(steps, store, means, begin)
+}
+
 /// Options of a volume whose blocks are long enough to be written to in part.
 fn large_blocks(home: BlockHome) -> VolumeOptions {
     VolumeOptions { block_size: 64 << 10, ..Driver::volume_options(home) }
@@ -209,6 +218,18 @@ proptest! {
     fn each_commit_that_is_kept_stays_what_it_was_when_blocks_are_split(steps in operations(80, true)) {
         agree_by(&steps, &large_blocks(BlockHome::Segments), drive_and_remember)?;
         agree_by(&steps, &large_blocks(BlockHome::Database), drive_and_remember)?;
+    }
+
+    #[test]
+    fn merging_blocks_changes_nothing_of_the_present_or_the_past(steps in operations(80, true)) {
+        agree_by(&steps, &large_blocks(BlockHome::Segments), drive_and_merge)?;
+        agree_by(&steps, &large_blocks(BlockHome::Database), drive_and_merge)?;
+    }
+
+    #[test]
+    fn merging_blocks_in_postgresql_changes_nothing(steps in operations(40, true), volume in in_postgres()) {
+        let volume = VolumeOptions { block_size: 64 << 10, ..volume };
+        agree_in_postgres_by(&steps, &volume, Means::NO_LOG, drive_and_merge)?;
     }
 
     #[test]

@@ -27,6 +27,7 @@ impl Command {
             | Command::Put(_)
             | Command::Set(_)
             | Command::Compact(_)
+            | Command::Defragment(_)
             | Command::Ls(_)
             | Command::Cat(_)
             | Command::Diff(_)

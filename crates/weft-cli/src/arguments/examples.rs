@@ -184,6 +184,12 @@ Examples:
     weft stop 192.0.2.7:2049
     weft stop photos.weft";
 
+pub const DEFRAGMENT: &str = "\
+Examples:
+    weft defragment /mnt/photos/index.db
+    weft defragment photos.weft:
+    weft defragment --dry-run /mnt/photos";
+
 pub const SYNC: &str = "\
 Examples:
     weft sync /mnt/photos

@@ -1,18 +1,25 @@
 //! `weft info`.
 
 use super::history::costs::briefly;
+use super::restore::place::Place;
 use crate::advice::filled;
 use crate::arguments::Info;
-use crate::mounted::volume_named;
+use crate::mounted::{InMount, volume_named};
+use crate::named::volume_and_path;
 use crate::shown;
 use crate::size::show;
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::ExitCode;
 use weft_store::{BlockHome, Header, OpenOptions, Waiting, sqlite};
 
 /// Prints facts about a volume.
 pub fn run(arguments: &Info) -> Result<ExitCode> {
+    if let Some(place) = file_named(arguments.volume.as_os_str())? {
+        return super::defragment::info(arguments.volume.as_os_str(), place, arguments.json);
+    }
     let location = volume_named(&arguments.volume)?;
     let engine = location.engine();
     crate::notes::tell(engine.note(false));
@@ -38,6 +45,16 @@ pub fn run(arguments: &Info) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The place of a file in a volume, if `named` names one and not a volume.
+fn file_named(named: &OsStr) -> Result<Option<Place>> {
+    let is_in_volume = volume_and_path(named).is_some_and(|(_, path)| !path.is_empty());
+    let is_file = || Path::new(named).symlink_metadata().is_ok_and(|found| found.is_file());
+    if !is_in_volume && !(is_file() && InMount::find(Path::new(named))?.is_some()) {
+        return Ok(None);
+    }
+    Place::find(named).map(Some)
 }
 
 fn as_json(header: &Header, waiting: &Waiting, on_disk: Option<u64>, lost: &[String]) -> serde_json::Value {

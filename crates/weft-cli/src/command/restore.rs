@@ -1,7 +1,7 @@
 //! `weft restore`, `weft undelete`, `weft snapshot restore`, and `weft cp`.
 
 mod deleted;
-mod place;
+pub mod place;
 
 use super::transfer::{find, names, path_as_json};
 use crate::arguments::{Cp, Restore, RestoreSnapshot, Told, Undelete};

@@ -17,6 +17,7 @@ mod drafts;
 mod errors;
 mod export;
 mod files;
+mod fragments;
 mod full_disk;
 mod gone;
 mod helper;

@@ -66,7 +66,7 @@ impl Engine {
     }
 
     fn apply(&mut self, batch: &Batch, fresh: Ino) -> Result<()> {
-        let plan = ExtentPlan::of(batch, fresh, |block| Ok(block.id))?;
+        let plan = ExtentPlan::of(batch, fresh, Merging::Apart, |block| Ok(block.id))?;
         let apart = |pair: &[(Ino, Range<u64>)]| pair[0].0 < pair[1].0 || pair[0].1.end < pair[1].1.start;
         assert!(plan.replaced.windows(2).all(apart), "{plan:?}");
         let mut references = References::default();

@@ -10,6 +10,7 @@ use super::digests::Rows;
 use super::extents::{self, Freed, Stored};
 use super::history::keeping::Keeping;
 use super::history::retaining;
+use super::merge;
 use super::proof::is_any_behind;
 use super::put::{put_inode, put_name};
 use super::read::{self, sql, unsigned};
@@ -25,7 +26,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::history::kept::COMMITS_KEPT;
 use crate::log::{Behind, Loss};
 use crate::past::History;
-use crate::references::{ExtentPlan, References};
+use crate::references::{ExtentPlan, Merging, References};
 use crate::row::{BlockRef, CommitNo, CommitRow, Ino, NameRow, Place};
 use crate::store::{Durability, Header, Limits};
 use crate::sums;
@@ -323,9 +324,10 @@ impl Writer {
         let touched = if self.history.is_some() { batch.touched() } else { FxHashSet::default() };
         let keeping = self.history.as_ref().map(|_| Keeping::new(connection, batch.commit, &touched)).transpose()?;
         // A damaged volume may have extents of inodes that are new by its counters.
-        let plan = ExtentPlan::of(batch, Ino(u64::MAX), |block| Ok(block.id))?;
+        let plan = ExtentPlan::of(batch, Ino(u64::MAX), Merging::Apart, |block| Ok(block.id))?;
         let mut references = References::default();
         extents::replace((connection, keeping), batch.commit, &plan, &mut references)?;
+        merge::merge(connection, self.history.as_ref(), &batch.merged, &mut references)?;
         extents::insert(connection, blocks, &mut references)?;
         let rows = Rows { connection, segments: self.segments.as_deref(), wait, elsewhere: None, keeping };
         let mut digests = self.digester.as_ref().map(|digester| digester.begin(&rows, self.block_size));

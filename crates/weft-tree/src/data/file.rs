@@ -120,6 +120,15 @@ impl FileData {
         }
     }
 
+    /// The stored blocks of block `index`, if they are several without holes, the store knows them,
+    /// and nothing was written over them.
+    pub(crate) fn mergeable(&self, index: u64) -> Option<&Stored> {
+        let stored = self.extents.get(&index)?;
+        let is_clean = !self.dirty.contains_key(&index) && !self.shared.contains(&index);
+        let is_several = stored.whole().is_none() && stored.taken() == stored.end() as u64;
+        (is_clean && is_several).then_some(stored)
+    }
+
     /// Takes in what was read from the store for `range`, unless memory knows better.
     pub fn learn(&mut self, range: Range<u64>, rows: Vec<(u64, Stored)>) {
         for (index, block) in rows {

@@ -13,8 +13,8 @@ use rustc_hash::FxHashMap;
 use std::num::NonZero;
 use std::ops::Range;
 use std::thread;
-use weft_store::{BlockId, BlockRef, ExtentChange, NewBlock, Span, SplitBlock, Transaction};
-use weft_tree::{Error, ErrorKind, Job, Layout, PartsLayout, PendingCommit, Result};
+use weft_store::{BlockId, BlockRef, ExtentChange, Ino, MergedBlock, NewBlock, Span, SplitBlock, Transaction};
+use weft_tree::{Error, ErrorKind, Job, JobReason, Layout, PartsLayout, PendingCommit, Result};
 
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;
@@ -37,7 +37,9 @@ struct Gathered {
     /// Blocks of the jobs in turn; none for the next one of `new`.
     blocks: Vec<Option<BlockRef>>,
     /// The extents of those that are to be put, by their place among `blocks`.
-    extents: Vec<(usize, (weft_store::Ino, Span))>,
+    extents: Vec<(usize, (Ino, Span))>,
+    /// Extents whose blocks take the place of others with the same bytes.
+    merged: Vec<(usize, (Ino, Span))>,
 }
 
 impl Gathered {
@@ -48,15 +50,31 @@ impl Gathered {
         self.new.push(new);
     }
 
-    /// Has the new blocks put. Returns all blocks, and the extents that name them.
-    fn put(self, transaction: &mut dyn Transaction) -> Result<(Vec<BlockRef>, Vec<ExtentChange>)> {
+    /// Adds a new block that takes the place of others with the same bytes.
+    fn add_merged(&mut self, span: Span, new: NewBlock) {
+        self.merged.push((self.blocks.len(), (new.owner, span)));
+        self.blocks.push(None);
+        self.new.push(new);
+    }
+
+    /// Has the new blocks put, and adds the extents that name them to `changes`. Returns all blocks.
+    fn put(self, transaction: &mut dyn Transaction, changes: &mut Changes) -> Result<Vec<BlockRef>> {
         let mut put = transaction.put_blocks(self.new)?.into_iter();
         let next = |known: Option<BlockRef>| known.or_else(|| put.next()).expect("one for each that was put");
         let blocks = self.blocks.into_iter().map(next).collect::<Vec<_>>();
-        let extent = |(at, (ino, span))| ExtentChange::Put { ino, span, block: blocks[at] };
-        let extents = self.extents.into_iter().map(extent).collect();
-        Ok((blocks, extents))
+        let extents = self.extents.into_iter();
+        changes.extents.extend(extents.map(|(at, (ino, span))| ExtentChange::Put { ino, span, block: blocks[at] }));
+        let merged = self.merged.into_iter();
+        changes.merged.extend(merged.map(|(at, (ino, span))| MergedBlock { ino, span, block: blocks[at] }));
+        Ok(blocks)
     }
+}
+
+/// Changes of a batch that come of its blocks.
+#[derive(Default)]
+struct Changes {
+    extents: Vec<ExtentChange>,
+    merged: Vec<MergedBlock>,
 }
 
 /// The extent for `length` bytes at `start` of block `index`.
@@ -74,35 +92,56 @@ impl Vfs {
         transaction: &mut dyn Transaction,
     ) -> Result<Vec<BlockRef>> {
         pending.begin_again();
-        let (mut damaged, mut extents) = (Vec::new(), Vec::new());
+        let (mut damaged, mut changes) = (Vec::new(), Changes::default());
         let mut stored = Vec::with_capacity(pending.jobs.len());
         let together = if self.store.is_remote() { CHUNK_BYTES_AFAR } else { CHUNK_BYTES };
         for jobs in pending.jobs.chunks((together / self.block_size as usize).max(1)) {
             let mut gathered = Gathered::default();
             for (job, built) in jobs.iter().zip(self.build_all(jobs)?) {
-                match (built, &job.layout) {
-                    (None, _) => damaged.push(job.order),
-                    (Some(Built::Whole(new)), _) => gathered.add(Span::of_block(job.index, self.block_size), new),
-                    (Some(Built::Parts(..)), Layout::Whole(_)) => unreachable!("it is built as it is laid out"),
-                    (Some(Built::Parts(splits, new)), Layout::Parts(layout)) => {
-                        self.clear_extents(job, layout, &mut extents);
-                        for split in splits {
-                            let is_alone = !job.is_base_new && !pending.shares(split.block.id);
-                            extents.extend(gather_split(job, split, is_alone, transaction, &mut gathered)?);
-                        }
-                        for (part, new) in layout.new.iter().zip(new) {
-                            gathered.add(span_in(job.index, self.block_size, part.start, part.length), new);
-                        }
+                match built {
+                    None => damaged.push(job.order),
+                    Some(built) => {
+                        let is_alone = |id: BlockId| !pending.shares(id);
+                        self.gather_job(job, built, &is_alone, transaction, (&mut gathered, &mut changes.extents))?;
                     }
                 }
             }
-            let (blocks, put) = gathered.put(transaction)?;
-            stored.extend(blocks);
-            extents.extend(put);
+            stored.extend(gathered.put(transaction, &mut changes)?);
         }
         pending.set_aside(&damaged);
-        pending.batch.extents.extend(extents);
+        pending.batch.extents.extend(changes.extents);
+        pending.batch.merged = changes.merged;
         Ok(stored)
+    }
+
+    /// Adds the blocks of `job` to those that are put together, and to `extents` the changes that
+    /// they need. Those of which `is_alone` is true are put nowhere else.
+    fn gather_job(
+        &self,
+        job: &Job,
+        built: Built,
+        is_alone: &dyn Fn(BlockId) -> bool,
+        transaction: &mut dyn Transaction,
+        (gathered, extents): (&mut Gathered, &mut Vec<ExtentChange>),
+    ) -> Result<()> {
+        let (splits, new, layout) = match (built, &job.layout) {
+            (Built::Whole(new), _) => {
+                let span = Span::of_block(job.index, self.block_size);
+                if job.reason == JobReason::Merge { gathered.add_merged(span, new) } else { gathered.add(span, new) }
+                return Ok(());
+            }
+            (Built::Parts(splits, new), Layout::Parts(layout)) => (splits, new, layout),
+            (Built::Parts(..), Layout::Whole(_)) => unreachable!("it is built as it is laid out"),
+        };
+        self.clear_extents(job, layout, extents);
+        for split in splits {
+            let is_alone = job.reason != JobReason::WrittenOverShared && is_alone(split.block.id);
+            extents.extend(gather_split(job, split, is_alone, transaction, gathered)?);
+        }
+        for (part, new) in layout.new.iter().zip(new) {
+            gathered.add(span_in(job.index, self.block_size, part.start, part.length), new);
+        }
+        Ok(())
     }
 
     /// Adds the changes by which extents of `job` go that nothing is left of, and by which those
@@ -113,7 +152,7 @@ impl Vfs {
             let range = block.start + u64::from(range.start)..block.start + u64::from(range.end);
             extents.push(ExtentChange::Clear { ino: job.ino, range });
         };
-        if job.is_base_new {
+        if job.reason == JobReason::WrittenOverShared {
             clear(0..self.block_size);
             let put = |part: &weft_tree::Part| {
                 let span = span_in(job.index, self.block_size, part.start, part.length);

@@ -11,7 +11,7 @@ use crate::postgres::connection::Call;
 use crate::postgres::read::{self, int, unsigned};
 use crate::postgres::statements as sql;
 use crate::postgres::write::{self, BlockRow, Home};
-use crate::references::{BlockState, ExtentPlan, Fate, References};
+use crate::references::{BlockState, ExtentPlan, Fate, Merging, References};
 use crate::row::{BlockId, BlockRef, CommitNo, Ino, Span};
 use crate::sums;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ impl PostgresTransaction<'_> {
     /// Plans the changes of `batch`, blocks of this transaction included. Versions of extents that
     /// are kept name the same blocks as before.
     pub(super) fn plan(&mut self, batch: &Batch, history: &mut HistoryPlan) -> Result<Plan> {
-        let extents = ExtentPlan::of(batch, self.writer.fresh, |block| self.home(block))?;
+        let extents = ExtentPlan::of(batch, self.writer.fresh, Merging::AsPut, |block| self.home(block))?;
         let mut found = std::mem::take(&mut history.found);
         if !history.keeps {
             self.losing(&extents, &mut found)?;

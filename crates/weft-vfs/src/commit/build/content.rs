@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use std::ops::Range;
 use weft_block::{Block, Buffer, Rope};
 use weft_store::{BlockId, BlockRef, NewBlock, Span, SplitBlock};
-use weft_tree::{Job, Layout, NewPart, Part, PartsLayout, Split, Stored};
+use weft_tree::{Job, JobReason, Layout, NewPart, Part, PartsLayout, Split, Stored};
 
 /// Blocks that are written over in part; none where it is damaged.
 pub(super) type Bases = FxHashMap<BlockId, Option<Block>>;
@@ -131,6 +131,8 @@ impl Vfs {
         overlay(&mut bytes, job, 0..job.len);
         let block = bytes.freeze();
         match job.base.as_ref().and_then(Stored::whole) {
+            // Nobody asked for it.
+            _ if job.reason == JobReason::Merge => {}
             Some(base) => self.blocks.succeed(base.id, id, block.clone()),
             None => self.blocks.insert(id, block.clone()),
         }

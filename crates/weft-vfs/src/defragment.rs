@@ -1,0 +1,99 @@
+//! Fragments of files: blocks that are stored in several parts since small writes came, and making
+//! one of those again.
+//!
+//! Merging changes nothing of a file: neither its bytes nor its times, and no version comes of it.
+
+use crate::volume::Vfs;
+use weft_store::{Durability, Ino, Place};
+use weft_tree::Result;
+
+/// Bytes of a file that one commit merges.
+const BYTES_TOGETHER: u64 = 16 << 20;
+
+/// Bytes of a file whose extents are asked for together.
+const BYTES_LOOKED_AT: u64 = 1 << 30;
+
+/// The way in which a file is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fragments {
+    /// Stored blocks.
+    pub stored: u64,
+    /// Blocks of the file that they are of: as many would do.
+    pub blocks: u64,
+    /// Runs of stored blocks that lie one after another.
+    pub runs: u64,
+    /// Bytes in the stored blocks.
+    pub bytes: u64,
+}
+
+/// Result of one step of [`Vfs::defragment`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Defragmented {
+    /// Blocks of the file that became one stored block each.
+    pub merged: u64,
+    /// The byte from which to go on; none at the end of the file.
+    pub next: Option<u64>,
+}
+
+impl Vfs {
+    /// Commits, and tells how file `ino` is stored. Reads no bytes of it. `Invalid` if it is no
+    /// file; `NotFound`.
+    pub fn fragments(&self, ino: Ino) -> Result<Fragments> {
+        let size = self.run(|state| Ok(state.tree.file(ino)?.row.size))?;
+        self.commit()?;
+        let (mut all, mut last, mut end) = (Fragments::default(), None, None);
+        let mut at = 0;
+        while at < size {
+            let to = at.saturating_add(BYTES_LOOKED_AT);
+            for (span, block) in self.store.extents(ino, at..to)? {
+                let index = span.start / u64::from(self.block_size);
+                all.blocks += u64::from(last != Some(index));
+                all.stored += 1;
+                all.bytes += u64::from(block.length);
+                let follows = match block.place {
+                    Place::Segment { segment, offset } => end == Some((segment, offset)),
+                    Place::Database | Place::File(_) | Place::Own(_) => false,
+                };
+                all.runs += u64::from(!follows);
+                last = Some(index);
+                end = match block.place {
+                    Place::Segment { segment, offset } => {
+                        Some((segment, offset + u64::from(block.length).next_multiple_of(4096)))
+                    }
+                    Place::Database | Place::File(_) | Place::Own(_) => None,
+                };
+            }
+            at = to;
+        }
+        Ok(all)
+    }
+
+    /// Makes one stored block of each block of file `ino` that is stored in several without a hole,
+    /// from byte `from` on as far as one commit goes. Those that are just written to stay. `Invalid`
+    /// if it is no file; `NotFound`, `ReadOnly`, and the errors of a commit.
+    pub fn defragment(&self, ino: Ino, from: u64) -> Result<Defragmented> {
+        if self.options.read_only {
+            return Err(weft_tree::ErrorKind::ReadOnly.into());
+        }
+        let block_size = u64::from(self.block_size);
+        let together = (BYTES_TOGETHER / block_size).max(1);
+        let mut turn = self.committing.lock();
+        let (mut index, mut merged) = (from / block_size, 0);
+        // What is stored whole costs a look alone.
+        loop {
+            let count = self.run(|state| Ok(state.tree.file(ino)?.row.size.div_ceil(block_size)))?;
+            if index >= count {
+                break;
+            }
+            let range = index..index.saturating_add(together).min(count);
+            index = range.end;
+            merged = self.run(|state| state.tree.merge_blocks(ino, range.clone()))?;
+            if merged > 0 {
+                self.commit_once(&mut turn, Durability::Eventual)?;
+                break;
+            }
+        }
+        let count = self.run(|state| Ok(state.tree.file(ino)?.row.size.div_ceil(block_size)))?;
+        Ok(Defragmented { merged, next: (index < count).then_some(index * block_size) })
+    }
+}
