@@ -32,8 +32,8 @@ pub use watching::{Config, Stats, Status, Stop, Sync};
 
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::net::SocketAddr;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use weft_store::Moment;
 
@@ -666,6 +666,10 @@ pub struct Open {
     /// the block cache; 0 switches it off (default: 8M, in PostgreSQL 16M)
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub read_ahead: Option<u64>,
+    /// Do not store files in one piece again, in the background, that small writes have fragmented:
+    /// 'weft defragment' does it when asked to
+    #[arg(long)]
+    pub no_merge: bool,
     /// Most bytes kept, in the volume, of what transformation links gave, also while it is not
     /// mounted; 0 keeps nothing
     #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "4G")]

@@ -18,7 +18,7 @@ use weft_store::{At, CommitNo, Cookie, ErrorKind, Ino, Location, Moment, OpenOpt
 use weft_vfs::{Clock, Options, SystemClock, Vfs, printable};
 
 /// Bytes of the intent log: two halves, each for what the journal holds at most.
-const LOG_BYTES: u64 = 32 << 20;
+const LOG_BYTES: u64 = 64 << 20;
 
 /// Share of the free space that an intent log takes at most: removals are committed in the rest.
 const LOG_SHARE: u64 = 4;

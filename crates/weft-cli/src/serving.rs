@@ -60,6 +60,7 @@ impl Open {
                 (_, true) => AtimePolicy::Always,
                 _ => AtimePolicy::Relative,
             },
+            merge: !self.no_merge,
             history_name: self.history_name.0.clone(),
             read_only: self.read_only || self.at.is_some(),
             background: true,

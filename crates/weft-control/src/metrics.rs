@@ -194,6 +194,8 @@ fn commits(families: &mut Families<'_>, volume: &Stats) -> fmt::Result {
     let help = "Time that commits took in the store, those that failed included.";
     families.latency("commit_duration_seconds", help, &volume.commit_latency)?;
     families.counter("commits", "Commits made.", volume.commits)?;
+    let help = "Bytes of fragmented files that were merged in the background.";
+    families.counter("merged_bytes", help, volume.merged_bytes)?;
     families.counter("commits_failed", "Commits that failed and were tried again.", volume.commits_failed)?;
     let help = "1 if the newest commit failed.";
     families.gauge("commit_failing", help, u64::from(volume.commit_error.is_some()))?;

@@ -43,7 +43,9 @@ mod uuid;
 mod views;
 mod waiting;
 
-pub use batch::{Batch, Counters, ExtentChange, InodeChange, MergedBlock, NameChange, NewBlock, SplitBlock, XattrChange};
+pub use batch::{
+    Batch, Counters, ExtentChange, InodeChange, MergedBlock, NameChange, NewBlock, SplitBlock, XattrChange,
+};
 pub use digests::contradicts_digest;
 pub use disk_cache::{DiskCacheOptions, DiskCacheStats};
 pub use engine::{Begun, Engine, OpenOptions, Opened};

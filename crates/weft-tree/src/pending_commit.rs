@@ -417,12 +417,7 @@ fn freeze_inline(inode: &mut Inode, inline_max: u64, block_size: u64) -> Inlined
 
 /// Freezes the dirty blocks of a file and lists the changes of its map. Returns the bytes that these
 /// blocks will take, and what was accounted for them.
-fn freeze_extents(
-    inode: &mut Inode,
-    block_size: u64,
-    next_block: &mut u64,
-    pending: &mut PendingCommit,
-) -> (u64, u64) {
+fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, pending: &mut PendingCommit) -> (u64, u64) {
     let ino = inode.row.ino;
     let size = inode.row.size;
     let Some(data) = &mut inode.data else { return (0, 0) };

@@ -12,6 +12,7 @@ mod clock_watch;
 mod excluding;
 mod history;
 mod limits;
+mod merging;
 mod naming;
 mod syncs;
 mod time;
@@ -20,6 +21,7 @@ mod yielding;
 pub use clock_watch::ClockJump;
 pub(crate) use clock_watch::ClockWatch;
 pub(crate) use excluding::ExcludingState;
+pub(crate) use merging::{MergedBytes, Merging};
 pub(crate) use yielding::YieldingState;
 
 use history::RoomSteps;
@@ -412,6 +414,7 @@ impl Vfs {
                 }
                 self.commits.fetch_add(1, Ordering::Relaxed);
                 replaced = pending.replaced();
+                self.note_fragments(&pending);
                 Ok(if pending.damaged.is_empty() { Stored::All } else { Stored::WithoutDamaged })
             }
             Err(error) => {

@@ -8,7 +8,7 @@ use weft_store::{Durability, Ino, Place};
 use weft_tree::Result;
 
 /// Bytes of a file that one commit merges.
-const BYTES_TOGETHER: u64 = 16 << 20;
+pub(crate) const BYTES_TOGETHER: u64 = 16 << 20;
 
 /// Bytes of a file whose extents are asked for together.
 const BYTES_LOOKED_AT: u64 = 1 << 30;

@@ -34,6 +34,8 @@ pub struct Options {
     pub history_name: Option<Name>,
     /// Policy for access times.
     pub atime: AtimePolicy,
+    /// Store files in one piece again, in the background, that small writes have fragmented.
+    pub merge: bool,
     /// Refuse every change with `ReadOnly`.
     pub read_only: bool,
     /// Have threads of its own, which commit at each interval and read ahead. Without them only
@@ -54,6 +56,7 @@ impl Default for Options {
             read_ahead_bytes: None,
             history_name: Some(Name::new(HISTORY_NAME).expect("a name")),
             atime: AtimePolicy::Relative,
+            merge: true,
             read_only: false,
             background: true,
         }

@@ -104,6 +104,8 @@ pub struct Stats {
     pub commits: u64,
     /// Commits that failed and were tried again.
     pub commits_failed: u64,
+    /// Bytes of fragmented files that were merged in the background.
+    pub merged_bytes: u64,
     /// Error of the newest commit; none if it succeeded.
     pub commit_error: Option<String>,
     /// Changes that are missing as the kernel could not pass them on, in words; none if none are.

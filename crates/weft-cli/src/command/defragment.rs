@@ -67,9 +67,7 @@ impl Volume {
     fn stored(&self, path: &[u8]) -> Result<Stored> {
         match self {
             Volume::Served(daemon, _) => Stored::read(&daemon.answered(&fragments_target(path))?),
-            Volume::Opened(Opened { vfs, .. }) => {
-                Stored::read(&fragments_value(&vfs.fragments(file_at(vfs, path)?)?))
-            }
+            Volume::Opened(Opened { vfs, .. }) => Stored::read(&fragments_value(&vfs.fragments(file_at(vfs, path)?)?)),
         }
     }
 
@@ -231,7 +229,8 @@ pub fn info(named: &OsStr, place: Place, as_json: bool) -> Result<ExitCode> {
     let volume = Volume::of(place.way).with_context(what)?;
     let stored = volume.stored(&path);
     let closed = volume.close();
-    let Stored { stored, blocks, runs, bytes } = stored.and_then(|stored| closed.map(|()| stored)).with_context(what)?;
+    let Stored { stored, blocks, runs, bytes } =
+        stored.and_then(|stored| closed.map(|()| stored)).with_context(what)?;
     if as_json {
         let mut value = path_as_json(named.as_bytes());
         value.insert("stored_blocks".into(), stored.into());

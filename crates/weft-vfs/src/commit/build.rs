@@ -127,7 +127,11 @@ impl Vfs {
         let (splits, new, layout) = match (built, &job.layout) {
             (Built::Whole(new), _) => {
                 let span = Span::of_block(job.index, self.block_size);
-                if job.reason == JobReason::Merge { gathered.add_merged(span, new) } else { gathered.add(span, new) }
+                if job.reason == JobReason::Merge {
+                    gathered.add_merged(span, new)
+                } else {
+                    gathered.add(span, new)
+                }
                 return Ok(());
             }
             (Built::Parts(splits, new), Layout::Parts(layout)) => (splits, new, layout),

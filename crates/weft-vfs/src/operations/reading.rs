@@ -180,6 +180,7 @@ impl Vfs {
         let Some(range) = ahead.observe(ino, offset..offset.saturating_add(len as u64)) else { return };
         // What fails here fails again, and is told, when it is read.
         if let Ok(blocks) = self.run(|state| state.stored_blocks(ino, &range)) {
+            self.note_read(ino, range.end - range.start, blocks.len());
             ahead.ask(blocks);
         }
     }

@@ -4,6 +4,7 @@ use super::unapplied::Purpose;
 use super::{Committer, HeldBack, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
+use crate::commit::MergedBytes;
 use crate::commit::{ClockWatch, CommitState, ExcludingState, YieldingState};
 use crate::latency::LatencyHistogram;
 use crate::locks::Locks;
@@ -127,6 +128,8 @@ impl Vfs {
             committer: Mutex::new(None),
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
+            merging: Mutex::default(),
+            merged_bytes: MergedBytes::default(),
             commit_latency: LatencyHistogram::default(),
             sync_latency: LatencyHistogram::default(),
             commit_error: Mutex::default(),
@@ -328,6 +331,7 @@ fn commit_loop(vfs: &Weak<Vfs>) {
             // Nobody writes: others have more use for the memory.
             pool::release();
             intervals = 1;
+            vfs.merge_in_background();
             continue;
         }
         let until_next = vfs.options.commit_interval.saturating_mul(intervals + 1);
@@ -340,6 +344,7 @@ fn commit_loop(vfs: &Weak<Vfs>) {
         let failed = vfs.commit_in_background().is_err();
         if !failed {
             vfs.drain();
+            vfs.merge_in_background();
         }
         if failed {
             let mut state = vfs.state.lock();

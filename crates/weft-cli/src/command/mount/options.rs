@@ -130,6 +130,7 @@ const FLAGS: &[Flag] = &[
     ("remount", |_, _| ()),
     ("writeback", |arguments, _| arguments.writeback = true),
     ("keep-awake", |arguments, _| arguments.keep_awake = true),
+    ("no-merge", |arguments, _| arguments.open.no_merge = true),
     ("opens", |arguments, _| arguments.opens = true),
     ("no-opens", |arguments, _| arguments.no_opens = true),
     ("no-idle-policy", |arguments, _| arguments.no_idle_policy = true),

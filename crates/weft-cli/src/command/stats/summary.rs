@@ -89,6 +89,9 @@ fn print_commits(volume: &Value, number: impl Fn(&str) -> u64) {
         number("commits_failed"),
         number("log_appends")
     );
+    if number("merged_bytes") > 0 {
+        told!("            {} of fragmented files merged in the background", show(number("merged_bytes")));
+    }
     for (name, title) in [("commit_latency", "a commit"), ("sync_latency", "a sync")] {
         let micros = |name: &str, share: &str| volume[name][share].as_f64().unwrap_or(0.0);
         let time = |share: &str| time(Duration::from_nanos((micros(name, share) * 1000.0) as u64));
