@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most bytes kept.
-pub const POOL_BYTES_MAX: usize = 128 << 20;
+pub const POOL_BYTES_MAX: usize = 256 << 20;
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new());
 
