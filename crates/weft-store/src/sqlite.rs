@@ -62,6 +62,7 @@ mod unfinished;
 mod upgrade;
 mod waiting;
 mod wal;
+mod writing;
 
 pub use belonging::{Giving, give_to_owner};
 pub use check::check;

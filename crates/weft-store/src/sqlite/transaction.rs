@@ -1,22 +1,21 @@
 //! One commit: blocks as they come, then, in the same SQL transaction, the rows that name them.
 //!
-//! Blocks in segments are written on a thread of their own, a call's at a time, while the
-//! committing thread makes the next ones or the rows; the rows are committed when all blocks are
-//! written and synced.
+//! Blocks in segments are written on a thread of their own, in their order, while the committing
+//! thread makes the next ones or the rows; the rows are committed when all blocks are written and
+//! synced.
 
 use super::SqliteStore;
 use super::apply::{NewRows, Writer};
 use super::extents::Stored;
 use super::segments::{Segments, Tail};
+use super::writing::{Work, Writing};
 use crate::batch::{Batch, NewBlock, SplitBlock};
 use crate::error::Result;
 use crate::row::{BlockRef, Place};
 use crate::store::{Durability, Transaction};
 use crate::user::Rights;
-use parking_lot::{Mutex, MutexGuard};
-use std::sync::Arc;
+use parking_lot::MutexGuard;
 use std::sync::mpsc::channel;
-use std::thread::{self, JoinHandle};
 
 /// A transaction that has the writer until it ends. Dropped, it is rolled back.
 pub(super) struct SqliteTransaction<'a> {
@@ -26,7 +25,7 @@ pub(super) struct SqliteTransaction<'a> {
     blocks: Vec<Stored>,
     /// The place of the next block if this is committed.
     tail: Tail,
-    writing: Work,
+    writing: Option<Writing>,
     /// Rights of the volume's owner, until all is done. Dropped last.
     _rights: Rights,
 }
@@ -40,8 +39,7 @@ impl<'a> SqliteTransaction<'a> {
         let mut writer = store.writer.lock();
         writer.begin(durability)?;
         let tail = writer.tail();
-        let writing = Work::default();
-        Ok(SqliteTransaction { store, writer, durability, blocks: Vec::new(), tail, writing, _rights: rights })
+        Ok(SqliteTransaction { store, writer, durability, blocks: Vec::new(), tail, writing: None, _rights: rights })
     }
 
     /// Puts the bytes of `blocks` where they will lie.
@@ -51,11 +49,10 @@ impl<'a> SqliteTransaction<'a> {
             return Ok(vec![Place::Database; blocks.len()]);
         };
         self.store.doubt_behind()?;
-        self.writing.finish()?;
         let (places, tail) = Segments::assign(self.tail, &blocks);
         self.tail = tail;
-        let into = places.clone();
-        self.writing = Work::start(move || segments.append(&blocks, &into));
+        let writing = self.writing.get_or_insert_with(|| Writing::start(segments));
+        writing.append(blocks, places.clone())?;
         Ok(places)
     }
 
@@ -79,11 +76,11 @@ impl<'a> SqliteTransaction<'a> {
     /// Has all blocks written and synced while the rows of `batch` are made, then commits these.
     fn write(&mut self, batch: &Batch) -> Result<()> {
         let (freed, synced) = if let Some(segments) = self.store.segments.clone() {
-            let mut writing = std::mem::take(&mut self.writing);
+            let writing = self.writing.take();
             let places = self.blocks.iter().map(|stored| stored.block.place).collect::<Vec<_>>();
             let (tell, written) = channel::<()>();
-            let mut syncing = Work::start(move || {
-                let result = writing.finish();
+            let syncing = Work::start(move || {
+                let result = writing.map_or(Ok(()), Writing::finish);
                 drop(tell);
                 result.and_then(|()| segments.sync(&places))
             });
@@ -131,45 +128,7 @@ impl Transaction for SqliteTransaction<'_> {
 impl Drop for SqliteTransaction<'_> {
     fn drop(&mut self) {
         // The next transaction will write to the same places. Why this one failed has been told.
-        let _ = self.writing.finish();
+        let _ = self.writing.take().map(Writing::finish);
         self.writer.roll_back();
     }
-}
-
-/// Work done meanwhile, on a thread of its own if one can be had.
-enum Work {
-    Running(JoinHandle<Result<()>>),
-    Done(Result<()>),
-}
-
-impl Default for Work {
-    fn default() -> Work {
-        Work::Done(Ok(()))
-    }
-}
-
-impl Work {
-    fn start(work: impl FnOnce() -> Result<()> + Send + 'static) -> Work {
-        // Shared, so that it is not lost with a thread that cannot be started.
-        let shared = Arc::new(Mutex::new(Some(work)));
-        let take = |work: &Mutex<Option<_>>| work.lock().take();
-        let own = shared.clone();
-        let started = thread::Builder::new().name("weft-write".into()).spawn(move || take(&own).map_or(Ok(()), call));
-        match started {
-            Ok(thread) => Work::Running(thread),
-            Err(_) => Work::Done(take(&shared).map_or(Ok(()), call)),
-        }
-    }
-
-    /// Waits until it is done.
-    fn finish(&mut self) -> Result<()> {
-        match std::mem::take(self) {
-            Work::Running(thread) => thread.join().expect("writing does not panic"),
-            Work::Done(result) => result,
-        }
-    }
-}
-
-fn call(work: impl FnOnce() -> Result<()>) -> Result<()> {
-    work()
 }
