@@ -34,7 +34,7 @@ use crate::blocking::Wait;
 use crate::state::State;
 use crate::volume::{Log, Vfs};
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use weft_store::log::{LogSync, OperationLog};
 use weft_store::{BlockRef, CommitNo, Durability, OpNo, Space};
@@ -272,6 +272,7 @@ impl Vfs {
     pub fn commit_durably(&self) -> Result<CommitNo> {
         if !self.options.read_only {
             let target = self.state.lock().tree.counters.op;
+            let _awaiting = self.awaiting();
             self.commit_pending(&mut self.committing.lock(), target)?;
             self.name_commit(target)?;
             self.refuse_lost()?;
@@ -291,6 +292,7 @@ impl Vfs {
 
     /// Commits until operation `target` is committed, or durable.
     pub(crate) fn commit_until(&self, target: OpNo, durability: Durability) -> Result<()> {
+        let _awaiting = self.awaiting();
         let mut turn = self.committing.lock();
         let done = {
             let state = self.state.lock();
@@ -309,6 +311,7 @@ impl Vfs {
             return Ok(());
         }
         self.may_wait(Wait::Commit)?;
+        let _awaiting = self.awaiting();
         let mut turn = self.committing.lock();
         if turn.in_doubt.is_some() {
             // What fails is reported.
@@ -337,6 +340,12 @@ impl Vfs {
         self.log_operations(target).unwrap_or(false)
     }
 
+    /// Tells a commit that the calling thread waits for it, so that it takes all processors.
+    fn awaiting(&self) -> Awaiting<'_> {
+        self.awaiting.fetch_add(1, Ordering::Relaxed);
+        Awaiting(&self.awaiting)
+    }
+
     /// Commits what is dirty, as the background does.
     pub(crate) fn commit_in_background(&self) -> Result<()> {
         let mut turn = self.committing.lock();
@@ -345,11 +354,17 @@ impl Vfs {
         if self.state.lock().tree.dirty_bytes == 0 {
             return Ok(());
         }
-        self.commit_once(&mut turn, durability)
+        self.commit_in_turn(&mut turn, durability)
     }
 
-    /// Commits all there is, again if something was in the way; first what is in doubt.
+    /// Commits all there is, again if something was in the way; first what is in doubt. The caller
+    /// waits for it.
     pub(crate) fn commit_once(&self, turn: &mut CommitState, durability: Durability) -> Result<()> {
+        let _awaiting = self.awaiting();
+        self.commit_in_turn(turn, durability)
+    }
+
+    fn commit_in_turn(&self, turn: &mut CommitState, durability: Durability) -> Result<()> {
         if turn.in_doubt.is_some() {
             let tried = self.try_hard(turn, durability);
             if turn.in_doubt.is_some() {
@@ -553,6 +568,7 @@ impl Vfs {
             return Ok(());
         }
         self.kick();
+        let _awaiting = self.awaiting();
         while state.tree.finished == seen.0 {
             if self.commits_failed.load(Ordering::Relaxed) != seen.1 {
                 return Err(state.failure.unwrap_or(ErrorKind::Io).into());
@@ -560,6 +576,15 @@ impl Vfs {
             self.room.wait(&mut state);
         }
         Ok(())
+    }
+}
+
+/// Somebody waits for a commit as long as there is one of these.
+struct Awaiting<'a>(&'a AtomicUsize);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

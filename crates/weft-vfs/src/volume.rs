@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::state::State;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::thread::Pid;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use weft_block::Block;
@@ -64,6 +64,8 @@ pub struct Vfs {
     /// Signalled when the committer should not wait for its interval.
     pub(crate) wake: Condvar,
     pub(crate) kicked: AtomicBool,
+    /// Threads that wait for a commit.
+    pub(crate) awaiting: AtomicUsize,
     pub(crate) closing: AtomicBool,
     held_back: HeldBack,
     /// True if changes are refused for now. Set with the state locked.

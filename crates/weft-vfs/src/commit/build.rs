@@ -12,6 +12,7 @@ use content::{Bases, Built};
 use rustc_hash::FxHashMap;
 use std::num::NonZero;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::thread;
 use weft_store::{BlockId, BlockRef, ExtentChange, Ino, MergedBlock, NewBlock, Span, SplitBlock, Transaction};
 use weft_tree::{Error, ErrorKind, Job, JobReason, Layout, PartsLayout, PendingCommit, Result};
@@ -20,7 +21,7 @@ use weft_tree::{Error, ErrorKind, Job, JobReason, Layout, PartsLayout, PendingCo
 const BYTES_A_THREAD: usize = 1 << 20;
 
 /// Bytes of blocks that are built, and stored, together.
-const CHUNK_BYTES: usize = 16 << 20;
+const CHUNK_BYTES: usize = 8 << 20;
 
 /// The same on the way to a server: there they lie in memory until they are sent, three times as
 /// many, and beside them those that they take the place of.
@@ -189,7 +190,8 @@ impl Vfs {
         Ok(stored)
     }
 
-    /// Builds on all processors, if there is enough to do for them.
+    /// Builds on several processors, if there is enough to do for them: on all while somebody waits
+    /// for the commit, else on half of them, so that the programs that write get on.
     fn build_all(&self, jobs: &[Job]) -> AllBuilt {
         // Each thread reads what it needs; from a server all of it comes at once.
         let from_afar = self.store.is_remote().then(|| self.bases(jobs)).transpose()?;
@@ -200,7 +202,8 @@ impl Vfs {
         };
         let bytes: usize = jobs.iter().map(|job| job.len).sum();
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        let threads = (bytes / BYTES_A_THREAD).clamp(1, processors);
+        let is_awaited = self.awaiting.load(Ordering::Relaxed) > 0;
+        let threads = (bytes / BYTES_A_THREAD).clamp(1, builders(processors, is_awaited));
         if threads == 1 {
             return build(jobs);
         }
@@ -250,6 +253,12 @@ impl Vfs {
     }
 }
 
+/// Returns the number of threads that build: those that write have the other processors, unless
+/// they wait.
+fn builders(processors: usize, is_awaited: bool) -> usize {
+    if is_awaited { processors } else { processors.div_ceil(2) }
+}
+
 /// Has the store split a block where it lies, if nothing else names it, and else adds copies of the
 /// parts that the file of `job` goes on with. Returns the changes by which the other extents go.
 fn gather_split(
@@ -271,4 +280,15 @@ fn gather_split(
     let parts = split.parts.into_iter().filter(|(_, new)| is_kept(new.id));
     parts.for_each(|(span, new)| gathered.add(span, new));
     Ok(vec![cleared])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_that_nobody_waits_for_leaves_processors_to_those_who_write() {
+        assert_eq!([1, 2, 3, 8].map(|processors| builders(processors, false)), [1, 1, 2, 4]);
+        assert_eq!([1, 2, 3, 8].map(|processors| builders(processors, true)), [1, 2, 3, 8]);
+    }
 }

@@ -16,7 +16,7 @@ use crate::past::Past;
 use crate::read_ahead::ReadAhead;
 use crate::state::State;
 use parking_lot::{Condvar, Mutex};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -120,6 +120,7 @@ impl Vfs {
             room: Condvar::new(),
             wake: Condvar::new(),
             kicked: AtomicBool::new(false),
+            awaiting: AtomicUsize::new(0),
             held_back: HeldBack::default(),
             closing: AtomicBool::new(false),
             refuses_changes: AtomicBool::new(false),
