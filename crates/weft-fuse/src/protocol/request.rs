@@ -78,6 +78,11 @@ impl<'a> Body<'a> {
         Body { bytes, then: None }
     }
 
+    /// Number of bytes that are left, of arguments and of data.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() + self.then.map_or(0, <[u8]>::len)
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], CutShort> {
         let (taken, rest) = self.bytes.split_first_chunk::<N>().ok_or(CutShort)?;
         self.bytes = rest;

@@ -352,7 +352,7 @@ impl Device {
         seat: &RefCell<Option<Seat>>,
     ) {
         if let Some(seat) = &mut *seat.borrow_mut() {
-            seat.request_came();
+            seat.request_came(request.body.len());
         }
         follower.follow(request.header.pid);
         self.server.serve(request, reply);

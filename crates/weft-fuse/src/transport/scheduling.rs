@@ -9,10 +9,12 @@
 //! none takes the policy. Nor does it run much where others want its processor only. A watcher
 //! looks every [`TICK`]: a thread that wants to run and gets nowhere becomes an ordinary one, and
 //! stays that for a while ([`REST_MIN`]); so does one that has nothing to do. The watcher is awake
-//! only while there are threads of the idle policy; it goes by the policy that the kernel reports.
-//! It also keeps background work off the processors where requests come fast. Invariants: a thread
-//! makes sure that the watcher is awake before it takes the policy. Threads inherit the policy, so
-//! nobody starts one before [`Seat::be_ordinary`], or the new one begins with [`be_ordinary`].
+//! only while there are threads of the idle policy, or large requests come; it goes by the policy
+//! that the kernel reports. It also keeps background work off the processors where requests come
+//! fast, or carry many bytes: a commit that runs where a program writes delays both. Invariants: a
+//! thread makes sure that the watcher is awake before it takes the policy. Threads inherit the
+//! policy, so nobody starts one before [`Seat::be_ordinary`], or the new one begins with
+//! [`be_ordinary`].
 
 mod background;
 mod policy;
@@ -49,6 +51,11 @@ const REQUESTS: u64 = 16;
 /// Requests between two looks of the watcher from which on the background is kept off.
 const REQUESTS_BUSY: u64 = 8;
 
+/// Bytes of a request that keep a processor busy however few such requests come, and bytes of them
+/// between two looks of the watcher from which on the background is kept off.
+const BYTES_LARGE: usize = 64 << 10;
+const BYTES_BUSY: usize = 512 << 10;
+
 /// Requests come fast if there are [`REQUESTS`] in this time.
 const FAST: Duration = Duration::from_millis(32);
 
@@ -80,7 +87,9 @@ struct Watched {
 struct Thread {
     id: Pid,
     requests: AtomicU64,
-    /// Processor at its last look at the clock.
+    /// Bytes of large ones since the watcher looked.
+    large: AtomicUsize,
+    /// Processor at its last look at the clock, or at its last large request.
     processor: AtomicUsize,
     /// True if the watcher made it an ordinary one that is to rest.
     rescued: AtomicBool,
@@ -135,6 +144,7 @@ impl Scheduling {
         let thread = Arc::new(Thread {
             id: rustix::thread::gettid(),
             requests: AtomicU64::new(0),
+            large: AtomicUsize::new(0),
             processor: AtomicUsize::new(sched_getcpu()),
             rescued: false.into(),
         });
@@ -192,8 +202,13 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Counts a request that the thread is about to serve.
-    pub(crate) fn request_came(&mut self) {
+    /// Counts a request of so many `bytes` that the thread is about to serve.
+    pub(crate) fn request_came(&mut self, bytes: usize) {
+        if bytes >= BYTES_LARGE {
+            self.thread.large.fetch_add(bytes, Ordering::Relaxed);
+            self.thread.processor.store(sched_getcpu(), Ordering::Relaxed);
+            self.shared.wake();
+        }
         // Only this thread counts.
         let requests = self.thread.requests.load(Ordering::Relaxed) + 1;
         self.thread.requests.store(requests, Ordering::Relaxed);
@@ -300,8 +315,10 @@ impl Watched {
         for (thread, seen) in &mut self.threads {
             let before = seen.requests;
             any |= thread.look(seen);
+            let large = thread.large.swap(0, Ordering::Relaxed);
+            let is_busy = seen.requests - before >= REQUESTS_BUSY || large >= BYTES_BUSY;
             let processor = thread.processor.load(Ordering::Relaxed);
-            if seen.requests - before >= REQUESTS_BUSY && processor < CpuSet::MAX_CPU {
+            if is_busy && processor < CpuSet::MAX_CPU {
                 busy.set(processor);
             }
         }
@@ -364,7 +381,7 @@ mod tests {
         seated(|seat| {
             let mut requests = 0;
             while !policy::is_idle(seat.thread.id) {
-                seat.request_came();
+                seat.request_came(0);
                 requests += 1;
             }
             assert!(requests >= 2 * REQUESTS, "after {requests} requests");
@@ -380,11 +397,11 @@ mod tests {
     fn a_thread_that_gets_nowhere_is_made_an_ordinary_one_and_rests() {
         seated(|seat| {
             while !seat.idle {
-                seat.request_came();
+                seat.request_came(0);
             }
             await_ordinary(seat);
             assert!(seat.thread.rescued.load(Ordering::Relaxed));
-            (0..REQUESTS).for_each(|_| seat.request_came());
+            (0..REQUESTS).for_each(|_| seat.request_came(0));
             assert!(!policy::is_idle(seat.thread.id) && seat.rests.is_some());
         });
     }
@@ -394,14 +411,14 @@ mod tests {
         seated_where(
             || true,
             |seat| {
-                (0..10 * REQUESTS).for_each(|_| seat.request_came());
+                (0..10 * REQUESTS).for_each(|_| seat.request_came(0));
                 assert!(!policy::is_idle(seat.thread.id) && seat.rests.is_some());
             },
         );
     }
 
-    #[test]
-    fn a_background_thread_is_kept_off_a_processor_where_requests_come_fast() {
+    /// Has a background thread be kept off where `come` says that requests came, and let go again.
+    fn is_kept_off(come: impl Fn(&mut Seat) + Sync) {
         let Ok(scheduling) = Scheduling::with(|| false) else {
             eprintln!("skipped: this user may not leave the idle policy");
             return;
@@ -414,7 +431,7 @@ mod tests {
             scope.spawn(|| {
                 let mut seat = scheduling.seat();
                 while !ended.load(Ordering::Relaxed) {
-                    seat.request_came();
+                    come(&mut seat);
                 }
             });
             while allowed.count() > 1 && where_it_may_run() == allowed {
@@ -423,6 +440,22 @@ mod tests {
             drop(kept_off);
             assert_eq!(where_it_may_run(), allowed);
             ended.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn a_background_thread_is_kept_off_a_processor_where_requests_come_fast() {
+        is_kept_off(|seat| seat.request_came(0));
+    }
+
+    #[test]
+    fn a_background_thread_is_kept_off_a_processor_where_few_large_requests_come() {
+        let (_keep, never) = channel::<()>();
+        let never = Mutex::new(never);
+        is_kept_off(|seat| {
+            seat.request_came(1 << 20);
+            // Fewer than make a thread take the idle policy.
+            let _ = never.lock().recv_timeout(4 * FAST / u32::try_from(REQUESTS).expect("few"));
         });
     }
 
@@ -438,7 +471,7 @@ mod tests {
     fn threads_started_after_it_is_ordinary_do_not_inherit_the_policy() {
         seated(|seat| {
             while !seat.idle {
-                seat.request_came();
+                seat.request_came(0);
             }
             seat.be_ordinary();
             let inherited = thread::spawn(|| policy::is_idle(rustix::thread::gettid())).join();

@@ -82,6 +82,11 @@ impl Entry {
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(PAYLOAD_OFFSET), self.payload_bytes) }
     }
 
+    /// Returns the bytes of names and data that the kernel put here, as it says.
+    pub(super) fn payload_len(&self) -> usize {
+        self.head().payload_bytes as usize
+    }
+
     /// Returns the request the kernel put here; none if it makes no sense.
     pub(super) fn request(&self) -> Option<Request<'_>> {
         let head = self.head();

@@ -177,7 +177,7 @@ impl Queue {
 
     fn serve_entry(&mut self, (place, mut entry): Placed, alone: bool) -> io::Result<()> {
         if let Some(seat) = &mut self.seat {
-            seat.request_came();
+            seat.request_came(entry.payload_len());
         }
         let Queue { server, reply, inline_wait, .. } = self;
         let mut serve = || serve_entry(&**server, &mut entry, reply);
