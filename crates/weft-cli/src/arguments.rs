@@ -13,6 +13,7 @@ mod restoring;
 mod serving;
 mod setting;
 mod signing;
+mod storing;
 mod watching;
 
 pub use comparing::{Diff, Digest, Scrub, Shown};
@@ -28,11 +29,11 @@ pub use restoring::{Cp, Du, Gc, Restore, RestoreSnapshot, Told, Undelete};
 pub use serving::{Mcp, Serve, Served, served_at, told_at};
 pub use setting::{Set, Setting};
 pub use signing::{Keygen, Log, Prove, Sign, Verify, VerifyProof};
+pub use storing::{Defragment, Info};
 pub use watching::{Config, Stats, Status, Stop, Sync};
 
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weft_store::Moment;
@@ -139,10 +140,10 @@ pub enum Command {
     /// Store files in one piece again that small writes have fragmented
     ///
     /// A small write into a long block is stored as a small block of its own, so that it costs
-    /// little. This merges such blocks, of a file or of all files below a directory, mounted or not.
-    /// It changes nothing of the files: neither what they hold nor any time, and history has no
-    /// version of it. 'weft info FILE' tells the fragments. Exit code 0: it is done. 1: it could not
-    /// be done; what was merged stays so. 2: wrong usage.
+    /// little. This merges such blocks, of a file or of all files below a directory, mounted or
+    /// not. It changes nothing of the files: neither what they hold nor any time, and history has
+    /// no version of it. 'weft info FILE' tells the fragments. Exit code 0: it is done. 1: it could
+    /// not be done; what was merged stays so. 2: wrong usage.
     #[command(after_long_help = examples::DEFRAGMENT)]
     Defragment(Defragment),
     /// Bring a volume of an older format to the one that this program reads
@@ -768,30 +769,6 @@ pub struct Umount {
     /// Seconds after which this gives up, whatever it waits for; 0: never
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value_t = 300)]
     pub timeout: u64,
-}
-
-#[derive(Args)]
-pub struct Defragment {
-    /// A file or directory in a mounted volume, or VOLUME:PATH
-    #[arg(value_name = "PATH|VOLUME:PATH")]
-    pub path: OsString,
-    /// Change nothing, and tell how many files are fragmented
-    #[arg(long)]
-    pub dry_run: bool,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
-pub struct Info {
-    /// The volume: a path or a postgres:// URL, or the directory where it is mounted; or a file in
-    /// it, by its path in a mount or as VOLUME:PATH: then its fragments are told
-    #[arg(value_name = "VOLUME|FILE")]
-    pub volume: PathBuf,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Args)]

@@ -29,8 +29,8 @@ pub(crate) fn file_request(query: &str) -> Option<(Vec<u8>, u64)> {
 
 /// Finds the inode at `path`, counted from the root. Follows no links.
 pub fn file_at(vfs: &Vfs, path: &[u8]) -> Result<Ino> {
-    let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
-    names.fold(Ok(Ino::ROOT), |parent, name| Ok(vfs.lookup(Caller::ROOT, parent?, name)?.ino))
+    let mut names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    names.try_fold(Ino::ROOT, |parent, name| Ok(vfs.lookup(Caller::ROOT, parent, name)?.ino))
 }
 
 /// Fragments of a file, as commands print them.

@@ -166,13 +166,14 @@ pub struct SplitBlock {
     pub span: Span,
     /// The block.
     pub block: BlockRef,
-    /// The extents that take the place of that one, ascending, with their blocks: the bytes of these
-    /// are together those of the block.
+    /// The extents that take the place of that one, ascending, with their blocks: the bytes of
+    /// these are together those of the block.
     pub parts: Vec<(Span, NewBlock)>,
 }
 
-/// A block that takes the place of several with the same bytes: what the file holds, and held, stays
-/// the same, and so no version of it comes of that. No change of the batch is about these bytes.
+/// A block that takes the place of several with the same bytes: what the file holds, and held,
+/// stays the same, and so no version of it comes of that. No change of the batch is about these
+/// bytes.
 #[derive(Clone, Debug)]
 pub struct MergedBlock {
     /// The file.

@@ -303,10 +303,11 @@ pub trait Transaction {
     /// blocks, nothing but dropping the transaction is left.
     fn put_blocks(&mut self, blocks: Vec<NewBlock>) -> Result<Vec<BlockRef>>;
 
-    /// Makes several blocks of one, where its bytes lie, and has as many extents name them as of the
-    /// commit since which the one named it: what the file holds, and held, stays the same. Tells
-    /// the blocks. None if it cannot be, as others name the block too or the store writes bytes of
-    /// blocks elsewhere; then nothing has changed. The batch must not name the block that was split.
+    /// Makes several blocks of one, where its bytes lie, and has as many extents name them as of
+    /// the commit since which the one named it: what the file holds, and held, stays the same.
+    /// Tells the blocks. None if it cannot be, as others name the block too or the store writes
+    /// bytes of blocks elsewhere; then nothing has changed. The batch must not name the block that
+    /// was split.
     fn split_block(&mut self, _split: &SplitBlock) -> Result<Option<Vec<BlockRef>>> {
         Ok(None)
     }

@@ -148,8 +148,8 @@ impl Driver {
         }
     }
 
-    /// Rows of all inodes with the commits that wrote them, where history is kept, and the digest of
-    /// the root.
+    /// Rows of all inodes with the commits that wrote them, where history is kept, and the digest
+    /// of the root.
     fn versions(&self) -> Result<(Vec<String>, Option<Digest>), String> {
         let failed = |error: weft_store::Error| error.to_string();
         let faults = self.store.set_faults(Faults::NONE);

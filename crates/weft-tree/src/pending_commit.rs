@@ -64,8 +64,8 @@ pub struct Job {
 pub enum JobReason {
     /// Something was written to it.
     Written,
-    /// The same, and the store does not know yet that the file has the base: all that stays of it is
-    /// to be put.
+    /// The same, and the store does not know yet that the file has the base: all that stays of it
+    /// is to be put.
     WrittenOverShared,
     /// Nothing was: the several blocks that it is stored in become one.
     Merge,
@@ -271,9 +271,9 @@ impl Tree {
         self.evict();
     }
 
-    /// The block of `job` is `stored`: unless it was dropped meanwhile, that is now the base. It may
-    /// be shorter than the layers it replaces, which reached past the end of the file: if the file
-    /// grew since, it now takes less than was accounted.
+    /// The block of `job` is `stored`: unless it was dropped meanwhile, that is now the base. It
+    /// may be shorter than the layers it replaces, which reached past the end of the file: if the
+    /// file grew since, it now takes less than was accounted.
     fn install(&mut self, job: &Job, stored: Stored) {
         let block_size = self.block_size();
         let Some(inode) = self.inodes.get(&job.ino) else { return };
@@ -415,8 +415,8 @@ fn freeze_inline(inode: &mut Inode, inline_max: u64, block_size: u64) -> Inlined
     Inlined { clean, taken_before, taken_after: inode.row.allocated }
 }
 
-/// Freezes the dirty blocks of a file and lists the changes of its map. Returns the bytes that these
-/// blocks will take, and what was accounted for them.
+/// Freezes the dirty blocks of a file and lists the changes of its map. Returns the bytes that
+/// these blocks will take, and what was accounted for them.
 fn freeze_extents(inode: &mut Inode, block_size: u64, next_block: &mut u64, pending: &mut PendingCommit) -> (u64, u64) {
     let ino = inode.row.ino;
     let size = inode.row.size;

@@ -69,8 +69,8 @@ impl Vfs {
     }
 
     /// Makes one stored block of each block of file `ino` that is stored in several without a hole,
-    /// from byte `from` on as far as one commit goes. Those that are just written to stay. `Invalid`
-    /// if it is no file; `NotFound`, `ReadOnly`, and the errors of a commit.
+    /// from byte `from` on as far as one commit goes. Those that are just written to stay.
+    /// `Invalid` if it is no file; `NotFound`, `ReadOnly`, and the errors of a commit.
     pub fn defragment(&self, ino: Ino, from: u64) -> Result<Defragmented> {
         if self.options.read_only {
             return Err(weft_tree::ErrorKind::ReadOnly.into());

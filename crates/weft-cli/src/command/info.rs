@@ -51,10 +51,10 @@ pub fn run(arguments: &Info) -> Result<ExitCode> {
 fn file_named(named: &OsStr) -> Result<Option<Place>> {
     let is_in_volume = volume_and_path(named).is_some_and(|(_, path)| !path.is_empty());
     let is_file = || Path::new(named).symlink_metadata().is_ok_and(|found| found.is_file());
-    if !is_in_volume && !(is_file() && InMount::find(Path::new(named))?.is_some()) {
-        return Ok(None);
+    if is_in_volume || is_file() && InMount::find(Path::new(named))?.is_some() {
+        return Place::find(named).map(Some);
     }
-    Place::find(named).map(Some)
+    Ok(None)
 }
 
 fn as_json(header: &Header, waiting: &Waiting, on_disk: Option<u64>, lost: &[String]) -> serde_json::Value {

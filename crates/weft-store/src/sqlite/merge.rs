@@ -1,8 +1,8 @@
 //! Merging: one block takes the place of several with the same bytes.
 //!
-//! What the file holds, and held, stays the same. The new extent holds since the last of the commits
-//! that wrote the old ones, and no version is made of those; what an older one held before that
-//! commit is filed as a version that it ended, if a commit that is kept sees it.
+//! What the file holds, and held, stays the same. The new extent holds since the last of the
+//! commits that wrote the old ones, and no version is made of those; what an older one held before
+//! that commit is filed as a version that it ended, if a commit that is kept sees it.
 
 use super::read::{sql, unsigned};
 use crate::batch::MergedBlock;

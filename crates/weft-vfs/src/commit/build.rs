@@ -58,7 +58,8 @@ impl Gathered {
         self.new.push(new);
     }
 
-    /// Has the new blocks put, and adds the extents that name them to `changes`. Returns all blocks.
+    /// Has the new blocks put, and adds the extents that name them to `changes`. Returns all
+    /// blocks.
     fn put(self, transaction: &mut dyn Transaction, changes: &mut Changes) -> Result<Vec<BlockRef>> {
         let mut put = transaction.put_blocks(self.new)?.into_iter();
         let next = |known: Option<BlockRef>| known.or_else(|| put.next()).expect("one for each that was put");

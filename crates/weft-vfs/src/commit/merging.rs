@@ -2,8 +2,9 @@
 //! once nobody has written to them for a while, sooner where programs read them from front to back.
 //!
 //! Candidates are kept in memory, and their number has a bound: what is forgotten waits for `weft
-//! defragment`. Merging writes no more than a byte for each byte of a small write, or of a fragmented
-//! file that was read from front to back, and goes on only while the committer has nothing to do.
+//! defragment`. Merging writes no more than a byte for each byte of a small write, or of a
+//! fragmented file that was read from front to back, and goes on only while the committer has
+//! nothing to do.
 
 use crate::volume::Vfs;
 use rustc_hash::FxHashMap;
