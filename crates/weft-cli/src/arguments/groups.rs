@@ -9,7 +9,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Look at them", &["status", "info", "stats", "log", "du", "ls", "cat"]),
     ("Copy", &["cp", "put", "get", "import", "export", "send", "receive"]),
     ("The past", &["history", "snapshot", "restore", "undelete", "gc"]),
-    ("Change volumes", &["set", "config", "convert", "compact", "upgrade"]),
+    ("Change volumes", &["set", "config", "convert", "compact", "defragment", "upgrade"]),
     ("Damage", &["check", "scrub"]),
     ("Compare and prove", &["digest", "diff", "prove", "verify-proof", "keygen", "sign", "verify"]),
     ("Links and networks", &["link", "net", "stages", "run", "pipe"]),
