@@ -174,7 +174,9 @@ impl Inode {
 
 impl Cached for Inode {
     fn is_pinned(&self) -> bool {
-        self.changed != Changed::CLEAN
+        // Blocks of a clean one may be merged by the commit in flight: who reads it from the store
+        // meanwhile would believe the old ones.
+        self.changed != Changed::CLEAN || self.data.as_ref().is_some_and(|data| !data.dirty.is_empty())
     }
 
     fn weight(&self) -> usize {

@@ -23,6 +23,18 @@ impl Tree {
         Err(Miss::Extents(ino, start..end).into())
     }
 
+    /// Forgets the stored blocks that are known for inode `ino`, if it is a file in memory and they are
+    /// those of the store.
+    pub fn forget_extents(&mut self, ino: Ino) {
+        let Some(inode) = self.inodes.get(&ino).filter(|inode| inode.stored && inode.row.inline.is_none()) else {
+            return;
+        };
+        if let Some(data) = inode.data.as_mut().filter(|_| inode.row.allocated > 0) {
+            data.forget();
+            self.inodes.reweigh(&ino);
+        }
+    }
+
     /// Changes inode `ino` by `change` and accounts for what blocks `range` take before and after,
     /// with the block that the end of the file lies in.
     fn account(&mut self, ino: Ino, range: Range<u64>, change: impl FnOnce(&mut Inode, u64) -> i64) {

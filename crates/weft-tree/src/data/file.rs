@@ -206,6 +206,14 @@ impl FileData {
         true
     }
 
+    /// Forgets all extents, unless some are not what the store has.
+    pub(crate) fn forget(&mut self) {
+        let is_changed = self.is_in_flight || !self.dirty.is_empty() || !self.shared.is_empty();
+        if !is_changed && self.cleared.count() == 0 && self.clearing.count() == 0 {
+            *self = FileData::default();
+        }
+    }
+
     /// Memory taken, about, without the dirty bytes.
     pub fn weight(&self) -> usize {
         let ranges = self.known.weight() + self.cleared.weight() + self.clearing.weight();

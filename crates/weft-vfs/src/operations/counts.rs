@@ -81,7 +81,7 @@ impl Vfs {
                 let counted: Result<Counts> =
                     parts.iter().try_fold(Counts::default(), |all, part| Ok(all.then(self.count(part)?)));
                 let Err(error) = counted else { return counted };
-                parts = self.plan_anew(&error, &parts, plan, |parts| parts)?.ok_or_else(|| error.about(ino))?;
+                parts = self.plan_anew((ino, &error), &parts, plan, |parts| parts)?.ok_or_else(|| error.about(ino))?;
             }
         })
     }

@@ -53,7 +53,8 @@ impl Vfs {
                 Ok(rope) => break rope,
                 Err(error) => {
                     let plan = || self.run(|state| state.plan_read(ino, offset, len));
-                    parts = self.plan_anew(&error, &parts, plan, |parts| parts)?.ok_or_else(|| error.about(ino))?;
+                    parts =
+                        self.plan_anew((ino, &error), &parts, plan, |parts| parts)?.ok_or_else(|| error.about(ino))?;
                 }
             }
         };
@@ -69,10 +70,12 @@ impl Vfs {
     /// the same blocks: then the stored data are corrupt.
     ///
     /// A commit may have freed a block between the plan and its reading. Memory follows a moment
-    /// after the store, so a commit in flight may have, too: it is waited for. `WouldBlock`.
+    /// after the store, so a commit in flight may have, too: it is waited for. Where another one
+    /// commits, or this shows the past, memory does not follow at all if blocks are split or merged:
+    /// so what it knows of the blocks of `ino` is forgotten, and asked for again. `WouldBlock`.
     pub(super) fn plan_anew<T>(
         &self,
-        error: &Error,
+        (ino, error): (Ino, &Error),
         before: &[Part],
         plan: impl Fn() -> Result<T>,
         parts: impl Fn(&T) -> &[Part],
@@ -85,6 +88,7 @@ impl Vfs {
             return Ok(Some(again));
         }
         self.await_commit()?;
+        self.state.lock().tree.forget_extents(ino);
         let again = plan()?;
         Ok(Some(again).filter(|again| !same_blocks(before, parts(again))))
     }

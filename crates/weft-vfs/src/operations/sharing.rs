@@ -99,7 +99,7 @@ impl Vfs {
             match gathering.add_all(&parts) {
                 Ok(room) => break gathering.result(room),
                 Err(error) => {
-                    let again = self.plan_anew(&error, &parts, || Ok(plan()?), |(parts, _)| parts)?;
+                    let again = self.plan_anew((ino, &error), &parts, || Ok(plan()?), |(parts, _)| parts)?;
                     (parts, size) = again.ok_or_else(|| error.about(ino))?;
                 }
             }

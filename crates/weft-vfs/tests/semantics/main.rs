@@ -6,6 +6,7 @@ mod crashed;
 mod damage;
 mod deferred;
 mod doubt;
+mod fragments;
 mod history;
 mod intents;
 mod intents_in_rows;
