@@ -12,20 +12,25 @@ use weft_store::{
     At, Batch, BlockHome, CheckOptions, CommitNo, Cookie, Durability, HistoryChange, HistoryFor, Ino, InodeRow,
     Location, OpenOptions, Outcome, Repair, Store, Timestamp, VolumeOptions,
 };
-use weft_testkit::{Cluster, CrashStore, Driver, Means, Step, operations};
+use weft_testkit::{BLOCK_BYTES, Cluster, CrashStore, Driver, Means, Step, operations};
 
 /// Steps between two streams.
 const STEPS: usize = 12;
 
 /// A place for a volume.
 enum Home {
-    Files(tempfile::TempDir, BlockHome),
+    Files(tempfile::TempDir, BlockHome, u32),
     Postgres(Box<Address>),
 }
 
 impl Home {
     fn files(home: BlockHome) -> Home {
-        Home::Files(tempfile::tempdir().expect("a directory"), home)
+        Home::Files(tempfile::tempdir().expect("a directory"), home, BLOCK_BYTES)
+    }
+
+    /// A volume whose blocks are long enough to be split.
+    fn files_of_long_blocks(home: BlockHome) -> Home {
+        Home::Files(tempfile::tempdir().expect("a directory"), home, 64 << 10)
     }
 
     fn postgres() -> Home {
@@ -34,14 +39,16 @@ impl Home {
 
     fn location(&self) -> Location {
         match self {
-            Home::Files(directory, _) => Location::Files(directory.path().join("volume")),
+            Home::Files(directory, ..) => Location::Files(directory.path().join("volume")),
             Home::Postgres(address) => Location::Postgres(address.clone()),
         }
     }
 
     fn options(&self) -> VolumeOptions {
         match self {
-            Home::Files(_, home) => Driver::volume_options(*home),
+            Home::Files(_, home, block_size) => {
+                VolumeOptions { block_size: *block_size, ..Driver::volume_options(*home) }
+            }
             Home::Postgres(_) => Driver::volume_options(BlockHome::Database),
         }
     }
@@ -70,6 +77,8 @@ impl Home {
 type Tree = BTreeMap<Ino, Vec<String>>;
 
 fn tree(store: &dyn Store) -> Tree {
+    // Where blocks were split, what they are of is in the digests.
+    let has_whole_blocks = store.header().expect("readable").options.block_size == BLOCK_BYTES;
     let mut tree = Tree::new();
     let rows = store.inodes(Ino(0), usize::MAX >> 1).expect("readable");
     for row in rows.into_iter().filter(|row| row.nlink > 0) {
@@ -81,6 +90,7 @@ fn tree(store: &dyn Store) -> Tree {
         told.extend(xattrs.into_iter().map(|xattr| format!("{xattr:?}")));
         told.extend(store.names(row.ino, Cookie(0), 1 << 20).expect("readable").iter().map(|name| format!("{name:?}")));
         let extents = store.extents(row.ino, 0..u64::MAX).expect("readable");
+        let extents = extents.into_iter().filter(|_| has_whole_blocks).collect::<Vec<_>>();
         told.extend(extents.iter().map(|(span, block)| format!("{span:?} {} {:?}", block.length, block.value)));
         tree.insert(row.ino, told);
     }
@@ -176,6 +186,16 @@ proptest! {
     #[test]
     fn a_volume_of_one_file_goes_into_segments_as_it_is(steps in operations(80, false)) {
         follow(&steps, &Home::files(BlockHome::Database), &Home::files(BlockHome::Segments))?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(40))]
+    #[test]
+    fn a_volume_whose_blocks_are_split_goes_into_others_as_it_is(steps in operations(80, false)) {
+        let of_long_blocks = Home::files_of_long_blocks;
+        follow(&steps, &of_long_blocks(BlockHome::Segments), &of_long_blocks(BlockHome::Segments))?;
+        follow(&steps, &of_long_blocks(BlockHome::Segments), &of_long_blocks(BlockHome::Database))?;
     }
 }
 
@@ -287,4 +307,47 @@ fn changes_that_were_received_are_refused_the_second_time() {
     let error = received(&changes, &*begun.opened.store).expect_err("they are there");
     assert!(error.to_string().contains("received before"), "{error}");
     assert_eq!(tree(&*begun.opened.store), before);
+}
+
+#[test]
+fn blocks_that_are_merged_while_they_are_sent_are_sent_as_they_were() {
+    use weft_vfs::{Caller, Kind, MakeNode, ManualClock, Options, Vfs};
+    let directory = tempfile::tempdir().expect("a directory");
+    let (from, to) = (path(&directory, "source"), path(&directory, "target"));
+    sqlite::create(&from, &VolumeOptions::default(), (0, 0), Timestamp(0)).expect("created");
+    let source: Arc<dyn Store> = sqlite::open(&from).expect("opened").store;
+    keep_history(&*source);
+    let options = Options { background: false, ..Options::default() };
+    let vfs = Vfs::open(source.clone(), None, options, Arc::new(ManualClock::default())).expect("opens");
+    let file = MakeNode { kind: Kind::File, permissions: 0o644, umask: 0, rdev: 0 };
+    let ino = vfs.make(Caller::ROOT, Ino::ROOT, b"file", file).expect("made").ino;
+    let mut content: Vec<u8> = (0..4 << 20).map(|at| u8::try_from(at / 1000 % 251).expect("a byte")).collect();
+    vfs.write(ino, 0, &content, false).expect("written");
+    vfs.commit_durably().expect("committed");
+    for start in (8 << 10..content.len()).step_by(64 << 10) {
+        content[start..start + 4096].fill(255);
+        vfs.write(ino, start as u64, &[255; 4096], false).expect("written");
+    }
+    let commit = vfs.commit_durably().expect("committed");
+    let (mut stream, mut steps) = (Vec::new(), 0);
+    let selection = Selection { from: None, to: commit, snapshots: false };
+    send((&source, true), &selection, &mut stream, &mut |_| {
+        steps += 1;
+        if steps == 4 {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = vfs.defragment(ino, from).expect("merged").next;
+            }
+            vfs.commit_durably().expect("committed");
+            source.reclaim().expect("given back");
+        }
+    })
+    .expect("sent");
+    assert!(steps > 4, "{steps}");
+    let begun = Location::Files(to).engine().begin(&VolumeOptions::default(), Timestamp(0));
+    let target: Arc<dyn Store> = begun.expect("begun").opened.store.clone();
+    received(&stream, &*target).expect("received");
+    let options = Options { read_only: true, background: false, ..Options::default() };
+    let copy = Vfs::open(target, None, options, Arc::new(ManualClock::default())).expect("opens");
+    assert!(copy.read(ino, 0, content.len()).expect("readable").to_vec() == content);
 }

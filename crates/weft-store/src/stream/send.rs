@@ -265,7 +265,7 @@ impl<'a, 'o> Sender<'a, 'o> {
         let (mut run, mut bytes) = (Vec::new(), 0);
         for (span, block) in extents {
             if let Some((other, at)) = self.blocks.get(&block.id).copied() {
-                self.read_run(&run)?;
+                self.read_run(ino, &run)?;
                 (run, bytes) = (Vec::new(), 0);
                 self.out.put(&Record::Shared { span: *span, ino: other, at })?;
                 continue;
@@ -276,15 +276,15 @@ impl<'a, 'o> Sender<'a, 'o> {
             run.push((*span, *block));
             bytes += u64::from(block.length);
             if bytes >= run_bytes {
-                self.read_run(&run)?;
+                self.read_run(ino, &run)?;
                 (run, bytes) = (Vec::new(), 0);
             }
         }
-        self.read_run(&run)
+        self.read_run(ino, &run)
     }
 
     /// Reads blocks, which lie together as a rule, and sends them.
-    fn read_run(&mut self, run: &[(Span, BlockRef)]) -> Result<()> {
+    fn read_run(&mut self, ino: Ino, run: &[(Span, BlockRef)]) -> Result<()> {
         if run.is_empty() {
             return Ok(());
         }
@@ -294,9 +294,12 @@ impl<'a, 'o> Sender<'a, 'o> {
         let mut put = |at: usize, read: Result<weft_block::Block>| {
             if sent.is_ok() {
                 let (span, block) = &run[at];
-                let record =
-                    |bytes: weft_block::Block| Record::Block { span: *span, base: block.base, bytes: bytes.to_vec() };
-                sent = read.map(record).and_then(|record| out.put(&record));
+                let bytes = match read {
+                    Err(error @ Error::Corrupt(_)) => extents::read_anew(&**to, ino, &run[at], error),
+                    read => read.map(|bytes| bytes.to_vec()),
+                };
+                let record = |bytes| Record::Block { span: *span, base: block.base, bytes };
+                sent = bytes.map(record).and_then(|record| out.put(&record));
             }
         };
         match self.ahead.blocks(&blocks) {
