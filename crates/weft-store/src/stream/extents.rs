@@ -44,9 +44,9 @@ pub(super) fn bytes_in(store: &(impl RowStore + ?Sized), ino: Ino, range: Range<
     Ok(bytes)
 }
 
-/// Reads the bytes of an extent of `ino` whose block could not be read because of `error`. It may have
-/// been split or merged since the extent was read: then others have the bytes, and the space of the
-/// block may be given back.
+/// Reads the bytes of an extent of `ino` whose block could not be read because of `error`. It may
+/// have been split or merged since the extent was read: then others have the bytes, and the space
+/// of the block may be given back.
 pub(super) fn read_anew(
     store: &dyn Store,
     ino: Ino,

@@ -23,8 +23,8 @@ impl Tree {
         Err(Miss::Extents(ino, start..end).into())
     }
 
-    /// Forgets the stored blocks that are known for inode `ino`, if it is a file in memory and they are
-    /// those of the store.
+    /// Forgets the stored blocks that are known for inode `ino`, if it is a file in memory and they
+    /// are those of the store.
     pub fn forget_extents(&mut self, ino: Ino) {
         let Some(inode) = self.inodes.get(&ino).filter(|inode| inode.stored && inode.row.inline.is_none()) else {
             return;

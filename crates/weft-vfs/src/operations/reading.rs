@@ -71,8 +71,9 @@ impl Vfs {
     ///
     /// A commit may have freed a block between the plan and its reading. Memory follows a moment
     /// after the store, so a commit in flight may have, too: it is waited for. Where another one
-    /// commits, or this shows the past, memory does not follow at all if blocks are split or merged:
-    /// so what it knows of the blocks of `ino` is forgotten, and asked for again. `WouldBlock`.
+    /// commits, or this shows the past, memory does not follow at all if blocks are split or
+    /// merged: so what it knows of the blocks of `ino` is forgotten, and asked for again.
+    /// `WouldBlock`.
     pub(super) fn plan_anew<T>(
         &self,
         (ino, error): (Ino, &Error),
