@@ -287,6 +287,15 @@ pub struct BlockRef {
 }
 
 impl BlockRef {
+    /// A key that orders blocks as they lie: segment and offset, or, where they lie in a database, the
+    /// number.
+    pub fn order(&self) -> (u32, u64) {
+        match self.place {
+            Place::Segment { segment, offset } => (segment, offset),
+            Place::Database | Place::File(_) | Place::Own(_) => (0, self.id.0),
+        }
+    }
+
     /// True if `bytes` are those that were written.
     pub fn verify(&self, bytes: &[u8]) -> bool {
         let holds = match self.value {

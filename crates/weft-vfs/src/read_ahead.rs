@@ -252,7 +252,9 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(shared: &'a Shared, jobs: &mut Jobs, blocks: Vec<BlockRef>) -> Run<'a> {
+    fn new(shared: &'a Shared, jobs: &mut Jobs, mut blocks: Vec<BlockRef>) -> Run<'a> {
+        // Those of a fragmented file lie here and there, but many of them together.
+        blocks.sort_unstable_by_key(BlockRef::order);
         for block in &blocks {
             jobs.coming.insert(block.id, Coming::Reading);
         }

@@ -17,6 +17,9 @@ const RUN_BYTES: u64 = 1 << 20;
 /// Blocks read at once: preadv(2) takes 1024 pieces.
 const RUN_BLOCKS: usize = 256;
 
+/// Bytes between two blocks that are rather read along than left out by another read.
+const GAP_BYTES: u64 = 32 << 10;
+
 impl SqliteStore {
     pub(super) fn block(&self, block: &BlockRef, mode: ReadMode) -> Result<Option<Block>> {
         let bytes = match block.place {
@@ -63,7 +66,7 @@ impl SqliteStore {
     pub(super) fn blocks(&self, blocks: &[BlockRef], visit: &mut dyn FnMut(usize, Result<Block>)) {
         let mut at = 0;
         while at < blocks.len() {
-            let run = &blocks[at..at + run_of(&blocks[at..])];
+            let run = &blocks[at..at + run_with_gaps(&blocks[at..], GAP_BYTES)];
             // One by one each says what is wrong with it, if anything.
             let mut read = self.run(run).map(Vec::into_iter);
             for block in run {
@@ -78,13 +81,25 @@ impl SqliteStore {
         self.block(block, ReadMode::Blocking)?.ok_or_else(|| Error::Bug("a wait for ever ended".into()))
     }
 
-    /// Blocks that lie together.
+    /// Blocks that lie together, but for what lies between them.
     fn run(&self, blocks: &[BlockRef]) -> Option<Vec<Block>> {
         let (Place::Segment { segment, offset }, Some(segments)) = (blocks.first()?.place, &self.segments) else {
             return None;
         };
-        let lengths = blocks.iter().map(|block| block.length as usize).collect::<Vec<_>>();
-        if offset.is_multiple_of(PAGE) { segments.read_run(segment, offset, &lengths) } else { None }
+        let (mut lengths, mut wanted, mut next) = (Vec::new(), Vec::new(), offset);
+        for block in blocks {
+            let Place::Segment { offset, .. } = block.place else { return None };
+            if let Some(gap) = offset.checked_sub(next).filter(|gap| *gap > 0) {
+                lengths.push(usize::try_from(gap).ok()?);
+                wanted.push(false);
+            }
+            lengths.push(block.length as usize);
+            wanted.push(true);
+            next = offset + taken(u64::from(block.length));
+        }
+        let read =
+            if offset.is_multiple_of(PAGE) { segments.read_run(segment, offset, &lengths)? } else { return None };
+        Some(read.into_iter().zip(wanted).filter_map(|(bytes, is_wanted)| is_wanted.then_some(bytes)).collect())
     }
 
     fn segments_of(&self, block: &BlockRef) -> Result<&Segments> {
@@ -120,13 +135,19 @@ fn part_of(block: &BlockRef, range: &Range<usize>) -> Option<usize> {
 /// Returns the number of the first `blocks` that lie together and are not too many to be read at
 /// once; at least one.
 pub(super) fn run_of(blocks: &[BlockRef]) -> usize {
+    run_with_gaps(blocks, 0)
+}
+
+/// The same of blocks that lie in their order, at most `gap_max` bytes between one and the next.
+fn run_with_gaps(blocks: &[BlockRef], gap_max: u64) -> usize {
     let Place::Segment { segment: first, offset: start } = blocks[0].place else { return 1 };
     let mut next = start + taken(u64::from(blocks[0].length));
     let mut count = 1;
     for block in &blocks[1..] {
         let Place::Segment { segment, offset } = block.place else { break };
         let end = offset.saturating_add(taken(u64::from(block.length)));
-        let follows = segment == first && offset == next && offset.is_multiple_of(PAGE) && end - start <= RUN_BYTES;
+        let is_near = segment == first && offset >= next && offset - next <= gap_max;
+        let follows = is_near && offset.is_multiple_of(PAGE) && end - start <= RUN_BYTES;
         if !follows || count == RUN_BLOCKS {
             break;
         }
@@ -146,4 +167,32 @@ fn damaged(block: &BlockRef) -> Error {
         Place::Database | Place::File(_) | Place::Own(_) => String::new(),
     };
     Error::Corrupt(format!("block {}{place} has other bytes than were written", block.id.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::BlockId;
+
+    fn block(segment: u32, offset: u64, length: u32) -> BlockRef {
+        let place = Place::Segment { segment, offset };
+        BlockRef { id: BlockId(offset), length, base: 0, value: [1; 32], place }
+    }
+
+    #[test]
+    fn blocks_that_lie_near_each_other_are_read_with_what_lies_between() {
+        let near = [block(1, 0, 4096), block(1, 4096, 5000), block(1, 4096 + 8192 + 8192, 4096)];
+        assert_eq!((run_of(&near), run_with_gaps(&near, GAP_BYTES)), (2, 3));
+        let far = [block(1, 0, 4096), block(1, 4096 + GAP_BYTES + PAGE, 4096)];
+        let before = [block(1, 8192, 4096), block(1, 0, 4096)];
+        let overlapping = [block(1, 0, 8192), block(1, 4096, 4096)];
+        let elsewhere = [block(1, 0, 4096), block(2, 4096, 4096)];
+        let within_a_page = [block(1, 0, 1000), block(1, 1000, 1000)];
+        for apart in [far, before, overlapping, elsewhere, within_a_page] {
+            assert_eq!(run_with_gaps(&apart, GAP_BYTES), 1, "{apart:?}");
+        }
+        let many = (0..600).map(|n| block(1, n * 3 * PAGE, 4096)).collect::<Vec<_>>();
+        let count = run_with_gaps(&many, GAP_BYTES);
+        assert!(count <= RUN_BLOCKS && (count as u64) * 3 * PAGE <= RUN_BYTES + 3 * PAGE, "{count}");
+    }
 }

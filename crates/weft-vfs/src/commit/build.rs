@@ -232,7 +232,7 @@ impl Vfs {
                 }
             }
         }
-        missing.sort_unstable_by_key(|(base, _)| base.id);
+        missing.sort_unstable_by_key(|(base, _)| (base.order(), base.id));
         missing.dedup_by_key(|(base, _)| base.id);
         let wanted = missing.iter().map(|(base, _)| *base).collect::<Vec<_>>();
         let mut failure = Ok(());
