@@ -68,6 +68,8 @@ fn offset() -> impl Strategy<Value = usize> {
         0usize..200,
         (0usize..5, 0usize..40).prop_map(|(block, near)| (block * 4096 + near).saturating_sub(20)),
         (0usize..5).prop_map(|block| block * 4096),
+        // Where long blocks are split and cut.
+        (5usize..17).prop_map(|block| block * 4096),
         0usize..20_000,
     ]
 }

@@ -9,8 +9,8 @@ mod stored;
 
 pub(crate) use file::DirtyBlock;
 pub use file::{Base, FileData};
-pub(crate) use layout::Written;
-pub use layout::{Layout, Leaf, NewPart, PartsLayout, Split};
+pub use layout::{Layout, Leaf, NewPart, PartsLayout, Split, extents_needed};
+pub(crate) use layout::{Written, merged};
 pub use pieces::{Frozen, Pieces};
 pub use ranges::Ranges;
 pub use stored::{Part, Stored};

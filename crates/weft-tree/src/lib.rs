@@ -35,7 +35,9 @@ pub use attributes::{
 };
 pub use caller::{Caller, Credentials, FileId, Holds, MakeNode};
 pub use clock_map::{Cached, ClockMap, Spared};
-pub use data::{Base, FileData, Frozen, Layout, Leaf, NewPart, Part, PartsLayout, Pieces, Ranges, Split, Stored};
+pub use data::{
+    Base, FileData, Frozen, Layout, Leaf, NewPart, Part, PartsLayout, Pieces, Ranges, Split, Stored, extents_needed,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use inode::{Added, Attached, Changed, Directory, Inode, LISTED_MAX, Xattrs};
 pub use inodes::{FIRST_PAST, FIRST_VIRTUAL, Inodes, is_past, is_virtual};

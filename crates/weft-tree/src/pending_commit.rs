@@ -1,7 +1,7 @@
 //! What one commit takes from memory, and what becomes of it afterwards.
 
 use crate::apply::taken;
-use crate::data::{DirtyBlock, FileData, Frozen, Layout, Stored, Written};
+use crate::data::{DirtyBlock, FileData, Frozen, Layout, Stored, Written, merged};
 use crate::inode::{Changed, Inode, LISTED_MAX};
 use crate::stop::Stop;
 use crate::tree::{ROW_BYTES, Tree, recount};
@@ -194,14 +194,15 @@ impl Tree {
         let Some(data) = self.inodes.get(&ino).filter(|inode| !inode.dead).and_then(|inode| inode.data.as_mut()) else {
             return;
         };
-        let Some(base) = data.mergeable(index).cloned() else { return };
+        let is_shared = pending.shared.iter().any(|(of, at, _)| (*of, *at) == (ino, index));
+        let Some(parts) = data.mergeable(index).filter(|_| !is_shared) else { return };
+        let order = BlockId(self.counters.next_block);
+        let Some(layout) = merged(parts, &mut self.counters.next_block) else { return };
+        let base = Stored::Parts(parts.into());
         let len = base.end();
         let pieces = Arc::new(Frozen::default());
         let dirty = DirtyBlock { frozen: Some(pieces.clone()), planned: base.taken(), ..DirtyBlock::default() };
         data.dirty.insert(index, dirty);
-        let order = BlockId(self.counters.next_block);
-        self.counters.next_block += 1;
-        let layout = Layout::Whole(order);
         let reason = JobReason::Merge;
         pending.jobs.push(Job { ino, index, len, base: Some(base), pieces, layout, reason, order });
         self.inodes.reweigh(&ino);
@@ -226,10 +227,11 @@ impl Tree {
         self.work_bytes -= pending.work;
         self.leave_room(0);
         self.journal.committed();
+        let block_size = usize::try_from(self.block_size()).expect("a block size");
         let mut rest = blocks;
         for job in &pending.jobs {
             let (own, others) = rest.split_at(job.layout.ids().len());
-            self.install(job, job.layout.stored(own));
+            self.install(job, job.layout.stored(own, block_size));
             rest = others;
         }
         for job in &pending.damaged {

@@ -4,7 +4,7 @@
 //! Merging changes nothing of a file: neither its bytes nor its times, and no version comes of it.
 
 use crate::volume::Vfs;
-use weft_store::{Durability, Ino, Place};
+use weft_store::{BlockRef, Durability, Ino, Place, Span};
 use weft_tree::Result;
 
 /// Bytes of a file that one commit merges.
@@ -18,7 +18,7 @@ const BYTES_LOOKED_AT: u64 = 1 << 30;
 pub struct Fragments {
     /// Stored blocks.
     pub stored: u64,
-    /// Blocks of the file that they are of: as many would do.
+    /// Stored blocks that would do.
     pub blocks: u64,
     /// Runs of stored blocks that lie one after another.
     pub runs: u64,
@@ -41,27 +41,25 @@ impl Vfs {
     pub fn fragments(&self, ino: Ino) -> Result<Fragments> {
         let size = self.run(|state| Ok(state.tree.file(ino)?.row.size))?;
         self.commit()?;
-        let (mut all, mut last, mut end) = (Fragments::default(), None, None);
+        let (mut all, mut end) = (Fragments::default(), None);
         let mut at = 0;
         while at < size {
             let to = at.saturating_add(BYTES_LOOKED_AT);
-            for (span, block) in self.store.extents(ino, at..to)? {
-                let index = span.start / u64::from(self.block_size);
-                all.blocks += u64::from(last != Some(index));
+            let extents = self.store.extents(ino, at..to)?;
+            let index = |span: &Span| span.start / u64::from(self.block_size);
+            for of_block in extents.chunk_by(|(one, _), (next, _)| index(one) == index(next)) {
+                all.blocks += needed(of_block, u64::from(self.block_size));
+            }
+            for (_, block) in extents {
                 all.stored += 1;
                 all.bytes += u64::from(block.length);
-                let follows = match block.place {
-                    Place::Segment { segment, offset } => end == Some((segment, offset)),
-                    Place::Database | Place::File(_) | Place::Own(_) => false,
-                };
-                all.runs += u64::from(!follows);
-                last = Some(index);
-                end = match block.place {
-                    Place::Segment { segment, offset } => {
-                        Some((segment, offset + u64::from(block.length).next_multiple_of(4096)))
-                    }
+                let place = match block.place {
+                    Place::Segment { segment, offset } => Some((segment, offset)),
                     Place::Database | Place::File(_) | Place::Own(_) => None,
                 };
+                all.runs += u64::from(place.is_none() || place != end);
+                let taken = u64::from(block.length).next_multiple_of(Span::LENGTH_MIN.into());
+                end = place.map(|(segment, offset)| (segment, offset + taken));
             }
             at = to;
         }
@@ -96,4 +94,16 @@ impl Vfs {
         let count = self.run(|state| Ok(state.tree.file(ino)?.row.size.div_ceil(block_size)))?;
         Ok(Defragmented { merged, next: (index < count).then_some(index * block_size) })
     }
+}
+
+/// Number of stored blocks that would do for a block of a file, of `block_size` bytes, that has
+/// `extents`. Those with holes are not merged.
+fn needed(extents: &[(Span, BlockRef)], block_size: u64) -> u64 {
+    let stored = extents.len() as u64;
+    let start = extents.first().map_or(0, |(span, _)| span.start - span.start % block_size);
+    let is_dense = extents
+        .iter()
+        .try_fold(start, |end, (span, block)| (span.start == end).then(|| span.start + u64::from(block.length)));
+    let held = is_dense.and_then(|end| usize::try_from(end - start).ok());
+    held.map_or(stored, |held| stored.min(weft_tree::extents_needed(held) as u64))
 }

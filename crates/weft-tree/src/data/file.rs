@@ -3,7 +3,7 @@
 //! A block reads as three layers: its base (a stored block, the inline content, or a hole), over it
 //! the frozen pieces of the commit in flight, over those the pieces written since.
 
-use super::{Frozen, Pieces, Ranges, Stored};
+use super::{Frozen, Part, Pieces, Ranges, Stored, merged};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -120,13 +120,13 @@ impl FileData {
         }
     }
 
-    /// The stored blocks of block `index`, if they are several without holes, the store knows them,
-    /// and nothing was written over them.
-    pub(crate) fn mergeable(&self, index: u64) -> Option<&Stored> {
-        let stored = self.extents.get(&index)?;
+    /// The stored blocks of block `index`, if they can be merged: they are several without holes, the
+    /// store knows them, and nothing was written over them.
+    pub(crate) fn mergeable(&self, index: u64) -> Option<&[Part]> {
+        let Stored::Parts(parts) = self.extents.get(&index)? else { return None };
         let is_clean = !self.dirty.contains_key(&index) && !self.shared.contains(&index);
-        let is_several = stored.whole().is_none() && stored.taken() == stored.end() as u64;
-        (is_clean && is_several).then_some(stored)
+        let is_dense = parts.iter().try_fold(0, |end, part| (part.start as usize == end).then(|| part.bytes().end));
+        (is_clean && is_dense.is_some() && merged(parts, &mut 0).is_some()).then_some(parts)
     }
 
     /// Takes in what was read from the store for `range`, unless memory knows better.

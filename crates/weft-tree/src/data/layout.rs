@@ -116,7 +116,7 @@ impl Layout {
 
     /// Makes the stored blocks of it from those that a commit made: of [`Layout::ids`], in their
     /// order.
-    pub(crate) fn stored(&self, blocks: &[BlockRef]) -> Stored {
+    pub(crate) fn stored(&self, blocks: &[BlockRef], block_size: usize) -> Stored {
         let parts = match (self, blocks) {
             (Layout::Whole(_), [block]) => return Stored::Whole(*block),
             (Layout::Whole(_), _) => unreachable!("one block for all of it"),
@@ -128,7 +128,10 @@ impl Layout {
         let made = spans.zip(blocks).map(|((start, length), block)| Part { start, length, block: *block });
         let mut all = parts.kept.iter().copied().chain(made).collect::<Vec<_>>();
         all.sort_unstable_by_key(|part| part.start);
-        Stored::Parts(all.into())
+        match &all[..] {
+            [only] if only.length as usize == block_size => Stored::Whole(only.block),
+            _ => Stored::Parts(all.into()),
+        }
     }
 
     /// Numbers of the stored blocks of `base` that the file does not hold any more.
@@ -141,6 +144,49 @@ impl Layout {
         let ids = base.into_iter().flat_map(Stored::blocks).map(|block| block.id);
         ids.filter(|id| !is_kept(*id)).collect()
     }
+}
+
+/// Extents that hold `grains` grains from the start of a block on, and nothing behind them: as few as
+/// can be.
+fn spans(grains: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let left = grains.checked_sub(at).filter(|left| *left > 0)?;
+        let length = 1 << left.ilog2();
+        let span = (at * GRAIN, length * GRAIN);
+        at += length;
+        Some(span)
+    })
+}
+
+/// Number of extents that a block of a file whose stored blocks end at byte `end` needs, if it has no
+/// holes.
+pub fn extents_needed(end: usize) -> usize {
+    end.div_ceil(GRAIN).count_ones() as usize
+}
+
+/// The layout of a block that is stored in `parts`, without a hole, once those are merged; new blocks
+/// take their numbers from `next`. None if there is nothing to merge.
+///
+/// What is merged never covers more than the parts do: commits of the past may have had other blocks
+/// there.
+pub(crate) fn merged(parts: &[Part], next: &mut u64) -> Option<Layout> {
+    let end = parts.last()?.bytes().end;
+    let as_u32 = |value: usize| u32::try_from(value).expect("in a block");
+    let is_in = |part: &Part, (start, length): (usize, usize)| {
+        (start..start + length).contains(&(part.start as usize))
+            && (part.start + part.length) as usize <= start + length
+    };
+    let several = spans(end.div_ceil(GRAIN)).filter(|span| parts.iter().filter(|part| is_in(part, *span)).count() > 1);
+    let several = several.collect::<Vec<_>>();
+    let new = several.iter().map(|(start, length)| {
+        *next += 1;
+        let len = as_u32((*length).min(end - start));
+        NewPart { id: BlockId(*next - 1), start: as_u32(*start), length: as_u32(*length), len }
+    });
+    let new = new.collect::<Vec<_>>();
+    let kept = parts.iter().filter(|part| !several.iter().any(|span| is_in(part, *span))).copied().collect();
+    (!new.is_empty()).then(|| Layout::Parts(PartsLayout { kept, new, ..PartsLayout::default() }))
 }
 
 /// A block of a file that was written to.

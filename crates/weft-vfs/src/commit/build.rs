@@ -128,12 +128,7 @@ impl Vfs {
     ) -> Result<()> {
         let (splits, new, layout) = match (built, &job.layout) {
             (Built::Whole(new), _) => {
-                let span = Span::of_block(job.index, self.block_size);
-                if job.reason == JobReason::Merge {
-                    gathered.add_merged(span, new)
-                } else {
-                    gathered.add(span, new)
-                }
+                gathered.add(Span::of_block(job.index, self.block_size), new);
                 return Ok(());
             }
             (Built::Parts(splits, new), Layout::Parts(layout)) => (splits, new, layout),
@@ -145,7 +140,8 @@ impl Vfs {
             extents.extend(gather_split(job, split, is_alone, transaction, gathered)?);
         }
         for (part, new) in layout.new.iter().zip(new) {
-            gathered.add(span_in(job.index, self.block_size, part.start, part.length), new);
+            let span = span_in(job.index, self.block_size, part.start, part.length);
+            if job.reason == JobReason::Merge { gathered.add_merged(span, new) } else { gathered.add(span, new) }
         }
         Ok(())
     }

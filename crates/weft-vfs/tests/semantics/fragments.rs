@@ -3,8 +3,8 @@
 
 use crate::{FILE, options};
 use std::sync::Arc;
-use weft_store::{At, BlockHome, Store, Timestamp, VolumeOptions, sqlite};
-use weft_vfs::{Caller, Ino, ManualClock, Options, Vfs};
+use weft_store::{At, BlockHome, CommitNo, Store, Timestamp, VolumeOptions, sqlite};
+use weft_vfs::{Caller, Ino, ManualClock, Options, SetAttributes, Vfs};
 
 /// Bytes of the file: several blocks.
 const SIZE: usize = 4 * (64 << 10);
@@ -60,14 +60,28 @@ impl Volume {
         self.commit();
     }
 
+    fn resize(&mut self, size: usize) {
+        let changes = SetAttributes { size: Some(size as u64), ..SetAttributes::default() };
+        self.vfs.set_attributes(self.ino, changes).expect("resized");
+        self.content.resize(size, 0);
+        self.commit();
+    }
+
+    fn last_commit(&self) -> CommitNo {
+        self.store.header().expect("a header").commit
+    }
+
     /// The volume as of its last commit, as another process sees it that has looked at the file.
     fn watched(&self) -> Arc<Vfs> {
-        let commit = self.store.header().expect("a header").commit;
-        let at = Arc::new(At::new(self.store.clone(), commit).expect("kept"));
-        let options = Options { read_only: true, block_cache_bytes: 0, ..options() };
-        let then = Vfs::open(at, None, options, Arc::new(ManualClock::default())).expect("opens");
+        let then = self.as_of(self.last_commit());
         assert_eq!(then.read(self.ino, 0, SIZE).expect("readable").to_vec(), self.content);
         then
+    }
+
+    fn as_of(&self, commit: CommitNo) -> Arc<Vfs> {
+        let at = Arc::new(At::new(self.store.clone(), commit).expect("kept"));
+        let options = Options { read_only: true, block_cache_bytes: 0, ..options() };
+        Vfs::open(at, None, options, Arc::new(ManualClock::default())).expect("opens")
     }
 }
 
@@ -89,4 +103,23 @@ fn a_reader_of_the_past_finds_blocks_that_were_split_or_merged_since() {
         assert!(then.read(volume.ino, 0, SIZE).expect("readable").to_vec() == content);
     }
     assert!(volume.vfs.read(volume.ino, 0, SIZE).expect("readable").to_vec() == volume.content);
+}
+
+#[test]
+fn a_merge_leaves_commits_alone_that_had_blocks_behind_the_end_of_now() {
+    let mut volume = Volume::new();
+    let mut kept = vec![(volume.last_commit(), volume.content.clone())];
+    volume.write_small(1, 8 << 10);
+    kept.push((volume.last_commit(), volume.content.clone()));
+    for size in [SIZE - (12 << 10), SIZE, SIZE - (44 << 10), SIZE - (40 << 10) + 100] {
+        volume.resize(size);
+        kept.push((volume.last_commit(), volume.content.clone()));
+        volume.merge();
+    }
+    for (commit, content) in kept {
+        let then = volume.as_of(commit).read(volume.ino, 0, SIZE);
+        assert!(then.expect("readable").to_vec() == content, "as of commit {}", commit.0);
+    }
+    let stored = volume.vfs.fragments(volume.ino).expect("told");
+    assert_eq!(stored.stored, stored.blocks);
 }

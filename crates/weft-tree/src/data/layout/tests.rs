@@ -48,8 +48,7 @@ fn frozen(writes: &[(usize, usize)]) -> Frozen {
 /// the base, or 200 where new ones are.
 fn after(layout: &PartsLayout, stored: &Stored) -> Content {
     let mut content = vec![None; BLOCK];
-    let Stored::Parts(parts) = stored else { unreachable!("it is stored in parts") };
-    for part in parts.iter() {
+    for part in stored.parts(BLOCK) {
         let leaf = layout.splits.iter().find_map(|split| {
             let leaf = split.leaves.iter().find(|leaf| leaf.id == part.block.id)?;
             Some((split.part.block.id, leaf))
@@ -92,7 +91,7 @@ proptest! {
         let ids = layout.ids();
         prop_assert!(ids.windows(2).all(|pair| pair[0] < pair[1]) && ids.iter().all(|id| (300..next).contains(&id.0)));
         let Layout::Parts(parts_layout) = &layout else { return Ok(()) };
-        let result = layout.stored(&made(&layout, len));
+        let result = layout.stored(&made(&layout, len), BLOCK);
         // It is one that a file can have.
         let extents = result.extents(3, BLOCK as u64);
         prop_assert_eq!(Stored::group(&extents, BLOCK as u64).expect("extents of a file").len(), usize::from(!extents.is_empty()));
@@ -146,4 +145,29 @@ fn what_is_small_mostly_new_or_appended_is_stored_as_one_block() {
     assert!(!is_whole(Some(BLOCK), &[(0, 44 << 10)], BLOCK));
     assert!(!is_whole(None, &[(60 << 10, 100)], (60 << 10) + 100), "after a hole");
     assert!(!is_whole(Some(30_000), &[(40_000, 100)], 40_100), "after a hole behind what is stored");
+}
+
+#[test]
+fn merging_makes_as_few_extents_as_can_be_and_none_behind_what_is_stored() {
+    let part = |start: u32, grains: u32, len: usize| Part {
+        start: start << 12,
+        length: grains << 12,
+        block: block(u64::from(start) + 1, len),
+    };
+    let full = |start, grains: u32| part(start, grains, (grains as usize) << 12);
+    let merge = |parts: &[Part]| {
+        let Layout::Parts(layout) = merged(parts, &mut 100)? else { unreachable!("it is merged in parts") };
+        let new = layout.new.iter().map(|new| (new.start >> 12, new.length >> 12, new.len)).collect::<Vec<_>>();
+        Some((new, layout.kept.iter().map(|part| part.start >> 12).collect::<Vec<_>>()))
+    };
+    // All of a block.
+    let all = [full(0, 8), full(8, 4), full(12, 1), full(13, 1), full(14, 2)];
+    assert_eq!(merge(&all), Some((vec![(0, 16, 65536)], vec![])));
+    // A file that ends in its sixth grain: what was behind may be another block's in the past.
+    let cut = [full(0, 2), full(2, 1), full(3, 1), full(4, 1), part(5, 1, 100)];
+    assert_eq!(merge(&cut), Some((vec![(0, 4, 16384), (4, 2, 4196)], vec![])));
+    assert_eq!(merge(&[full(0, 4), full(4, 1), part(5, 1, 100)]), Some((vec![(4, 2, 4196)], vec![0])));
+    assert_eq!(merge(&[full(0, 4), part(4, 2, 4196)]), None, "there is nothing to merge");
+    assert_eq!(merge(&[part(0, 8, 20_000)]), None, "one that reaches further stays");
+    assert_eq!([65536, 4196 + 16384, 20480, 1].map(extents_needed), [1, 2, 2, 1]);
 }

@@ -102,7 +102,10 @@ impl Vfs {
         bytes.resize(range.len());
         overlay(&mut bytes, job, range);
         let block = bytes.freeze();
-        self.blocks.insert(part.id, block.clone());
+        // Nobody asked for what is merged.
+        if job.reason != JobReason::Merge {
+            self.blocks.insert(part.id, block.clone());
+        }
         Some(Rope::from(block.whole()))
     }
 
@@ -131,8 +134,6 @@ impl Vfs {
         overlay(&mut bytes, job, 0..job.len);
         let block = bytes.freeze();
         match job.base.as_ref().and_then(Stored::whole) {
-            // Nobody asked for it.
-            _ if job.reason == JobReason::Merge => {}
             Some(base) => self.blocks.succeed(base.id, id, block.clone()),
             None => self.blocks.insert(id, block.clone()),
         }
