@@ -95,7 +95,8 @@ impl SqliteStore {
             }
             lengths.push(block.length as usize);
             wanted.push(true);
-            next = offset + taken(u64::from(block.length));
+            // Each is read from a page of its own, to the end of one.
+            next = offset + u64::from(block.length).next_multiple_of(PAGE);
         }
         let read =
             if offset.is_multiple_of(PAGE) { segments.read_run(segment, offset, &lengths)? } else { return None };
