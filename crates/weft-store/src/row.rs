@@ -287,8 +287,8 @@ pub struct BlockRef {
 }
 
 impl BlockRef {
-    /// A key that orders blocks as they lie: segment and offset, or, where they lie in a database, the
-    /// number.
+    /// A key that orders blocks as they lie: segment and offset, or, where they lie in a database,
+    /// the number.
     pub fn order(&self) -> (u32, u64) {
         match self.place {
             Place::Segment { segment, offset } => (segment, offset),

@@ -120,8 +120,8 @@ impl FileData {
         }
     }
 
-    /// The stored blocks of block `index`, if they can be merged: they are several without holes, the
-    /// store knows them, and nothing was written over them.
+    /// The stored blocks of block `index`, if they can be merged: they are several without holes,
+    /// the store knows them, and nothing was written over them.
     pub(crate) fn mergeable(&self, index: u64) -> Option<&[Part]> {
         let Stored::Parts(parts) = self.extents.get(&index)? else { return None };
         let is_clean = !self.dirty.contains_key(&index) && !self.shared.contains(&index);

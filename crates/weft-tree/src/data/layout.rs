@@ -146,8 +146,8 @@ impl Layout {
     }
 }
 
-/// Extents that hold `grains` grains from the start of a block on, and nothing behind them: as few as
-/// can be.
+/// Extents that hold `grains` grains from the start of a block on, and nothing behind them: as few
+/// as can be.
 fn spans(grains: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -159,17 +159,17 @@ fn spans(grains: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Number of extents that a block of a file whose stored blocks end at byte `end` needs, if it has no
-/// holes.
+/// Number of extents that a block of a file whose stored blocks end at byte `end` needs, if it has
+/// no holes.
 pub fn extents_needed(end: usize) -> usize {
     end.div_ceil(GRAIN).count_ones() as usize
 }
 
-/// The layout of a block that is stored in `parts`, without a hole, once those are merged; new blocks
-/// take their numbers from `next`. None if there is nothing to merge.
+/// The layout of a block that is stored in `parts`, without a hole, once those are merged; new
+/// blocks take their numbers from `next`. None if there is nothing to merge.
 ///
-/// What is merged never covers more than the parts do: commits of the past may have had other blocks
-/// there.
+/// What is merged never covers more than the parts do: commits of the past may have had other
+/// blocks there.
 pub(crate) fn merged(parts: &[Part], next: &mut u64) -> Option<Layout> {
     let end = parts.last()?.bytes().end;
     let as_u32 = |value: usize| u32::try_from(value).expect("in a block");
