@@ -296,7 +296,7 @@ fn open_log(layout: &Layout, free: u64) -> Result<Option<IntentLog>> {
     refuse_planted(layout)?;
     let there = layout.log.metadata().map_or(0, |metadata| metadata.len());
     let fits = |bytes: u64| bytes <= there || (bytes - there).saturating_mul(LOG_SHARE) <= free;
-    let sizes = [LOG_BYTES, LOG_BYTES / 4, LOG_BYTES / 16];
+    let sizes = [LOG_BYTES, LOG_BYTES / 2, LOG_BYTES / 8, LOG_BYTES / 32];
     let bytes = sizes.into_iter().find(|bytes| fits(*bytes)).unwrap_or(0);
     if bytes == 0 {
         tracing::warn!("there is no room for an intent log: each fsync commits");
