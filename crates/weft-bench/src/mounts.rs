@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Mount {
     /// Kind of the file system.
     pub(crate) kind: String,
-    /// What is mounted: a device, the path of a volume, or just a name.
+    /// The source of the mount: a device, the path of a volume, or just a name.
     pub(crate) source: PathBuf,
 }
 

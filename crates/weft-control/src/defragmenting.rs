@@ -4,12 +4,12 @@ use crate::hexadecimal::{hex, unhex};
 use serde_json::{Value, json};
 use weft_vfs::{Caller, Defragmented, Fragments, Ino, Result, Vfs};
 
-/// What a daemon is asked for to merge blocks of the file at `path` from byte `from` on.
+/// Returns the request to merge blocks of the file at `path` from byte `from` on.
 pub fn defragment_target(path: &[u8], from: u64) -> String {
     format!("/defragment?path={}&from={from}", hex(path))
 }
 
-/// What a daemon is asked for to tell how the file at `path` is stored.
+/// Returns the request to tell how the file at `path` is stored.
 pub fn fragments_target(path: &[u8]) -> String {
     format!("/fragments?path={}", hex(path))
 }

@@ -21,7 +21,7 @@ mod yielding;
 pub use clock_watch::ClockJump;
 pub(crate) use clock_watch::ClockWatch;
 pub(crate) use excluding::ExcludingState;
-pub(crate) use merging::{MergedBytes, Merging};
+pub(crate) use merging::Merging;
 pub(crate) use yielding::YieldingState;
 
 use history::RoomSteps;

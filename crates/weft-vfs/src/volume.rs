@@ -3,7 +3,7 @@
 use crate::blocking::{Answer, Wait, about_to_wait};
 use crate::cache::BlockCache;
 use crate::clock::Clock;
-use crate::commit::{ClockWatch, CommitState, ExcludingState, MergedBytes, Merging, ROWS_EAGER, Syncs, YieldingState};
+use crate::commit::{ClockWatch, CommitState, ExcludingState, Merging, ROWS_EAGER, Syncs, YieldingState};
 use crate::latency::LatencyHistogram;
 use crate::locks::Locks;
 use crate::observe::Observers;
@@ -96,7 +96,8 @@ pub struct Vfs {
     pub(crate) excluding: ExcludingState,
     /// Files to be merged in the background. Nothing is locked while this is.
     pub(crate) merging: Mutex<Merging>,
-    pub(crate) merged_bytes: MergedBytes,
+    /// Bytes merged in the background since the mount.
+    pub(crate) merged_bytes: AtomicU64,
     pub(crate) synced_at: AtomicU64,
     pub(crate) log_appends: AtomicU64,
     /// Operations of the intent log that were applied as the volume was opened.

@@ -6,7 +6,7 @@ use super::read::{sql, unsigned};
 use super::segments::taken;
 use crate::error::{Error, Result};
 use crate::references::{BlockState, ExtentPlan, Fate, References};
-use crate::row::{BlockId, BlockRef, CommitNo, Ino, Place};
+use crate::row::{BlockId, BlockRef, CommitNo, Ino, Place, Span};
 use crate::sums;
 use rusqlite::{Connection, OptionalExtension};
 use std::collections::BTreeMap;
@@ -43,23 +43,38 @@ pub(super) fn replace(
             None => clear(connection, ino, &range, references)?,
         }
     }
-    let statement = "INSERT INTO extents (ino, start, length, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     for (ino, span, block) in &plan.put {
-        let sum = sums::extent(*ino, *span, block.0, commit);
-        let row = (sql(ino.0), sql(span.start), span.length, sql(block.0), sql(commit.0), sum);
-        statement.execute(row).map_err(failed)?;
+        put_extent(connection, (*ino, *span), *block, commit)?;
         references.gain(*block);
     }
     Ok(())
 }
 
-/// Moves the extents of `ino` in `range` to the past.
-fn keep(connection: &Connection, keeping: Keeping<'_>, ino: Ino, range: &Range<u64>) -> Result<()> {
-    keeping.extents(ino, range)?;
+/// Inserts the extent `span` of `ino`, of `block`, which holds since commit `since`.
+pub(super) fn put_extent(
+    connection: &Connection,
+    (ino, span): (Ino, Span),
+    block: BlockId,
+    since: CommitNo,
+) -> Result<()> {
+    let statement = "INSERT INTO extents (ino, start, length, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    let mut statement = connection.prepare_cached(statement).map_err(failed)?;
+    let sum = sums::extent(ino, span, block.0, since);
+    let row = (sql(ino.0), sql(span.start), span.length, sql(block.0), sql(since.0), sum);
+    statement.execute(row).map(drop).map_err(failed)
+}
+
+/// Deletes the extents of `ino` in `range`, whatever they name.
+pub(super) fn remove_extents(connection: &Connection, ino: Ino, range: &Range<u64>) -> Result<()> {
     let statement = "DELETE FROM extents WHERE ino = ?1 AND start >= ?2 AND start < ?3";
     let mut statement = connection.prepare_cached(statement).map_err(failed)?;
     statement.execute((sql(ino.0), sql(range.start), sql(range.end))).map(drop).map_err(failed)
+}
+
+/// Moves the extents of `ino` in `range` to the past.
+fn keep(connection: &Connection, keeping: Keeping<'_>, ino: Ino, range: &Range<u64>) -> Result<()> {
+    keeping.extents(ino, range)?;
+    remove_extents(connection, ino, range)
 }
 
 /// Deletes the extents of `ino` in `range`.

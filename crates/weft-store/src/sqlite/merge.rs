@@ -4,13 +4,14 @@
 //! commits that wrote the old ones, and no version is made of those; what an older one held before
 //! that commit is filed as a version that it ended, if a commit that is kept sees it.
 
+use super::extents::{put_extent, remove_extents};
+use super::history::keeping::keep_extents;
 use super::read::{sql, unsigned};
 use crate::batch::MergedBlock;
 use crate::error::{Error, Result};
 use crate::past::History;
 use crate::references::References;
 use crate::row::{BlockId, CommitNo};
-use crate::sums::{self, MASK};
 use rusqlite::Connection;
 
 fn failed(source: rusqlite::Error) -> Error {
@@ -42,19 +43,13 @@ pub(super) fn merge(
         for extent in &old {
             let is_seen = history.map_or(Ok(false), |history| is_seen(connection, history, extent.since, since))?;
             if is_seen {
-                file(connection, new, extent, since)?;
+                keep_extents(connection, new.ino, &(extent.start..extent.start + 1), since)?;
             } else {
                 references.lose(extent.block);
             }
         }
-        let remove = "DELETE FROM extents WHERE ino = ?1 AND start >= ?2 AND start < ?3";
-        let mut remove = connection.prepare_cached(remove).map_err(failed)?;
-        remove.execute((sql(new.ino.0), sql(new.span.start), sql(new.span.end()))).map_err(failed)?;
-        let put = "INSERT INTO extents (ino, start, length, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        let mut put = connection.prepare_cached(put).map_err(failed)?;
-        let sum = sums::extent(new.ino, new.span, new.block.id.0, since);
-        let row = (sql(new.ino.0), sql(new.span.start), new.span.length, sql(new.block.id.0), sql(since.0), sum);
-        put.execute(row).map_err(failed)?;
+        remove_extents(connection, new.ino, &new.span.range())?;
+        put_extent(connection, (new.ino, new.span), new.block.id, since)?;
         references.gain(new.block.id);
     }
     Ok(())
@@ -84,16 +79,4 @@ fn is_seen(connection: &Connection, history: &History, since: CommitNo, until: C
     let any = "SELECT EXISTS (SELECT 1 FROM pins WHERE commit_number >= ?1 AND commit_number < ?2)";
     let mut any = connection.prepare_cached(any).map_err(failed)?;
     any.query_row((sql(since.0), sql(until.0)), |row| row.get(0)).map_err(failed)
-}
-
-/// Files `extent` as a version that commit `until` ended.
-fn file(connection: &Connection, new: &MergedBlock, extent: &Old, until: CommitNo) -> Result<()> {
-    let statement = format!(
-        "INSERT OR IGNORE INTO extents_history (fork, ino, start, since, until, length, block, sum) \
-         SELECT weft_fork(since, ?3), ino, start, since, ?3, length, block, (sum + ?4) & {MASK} \
-         FROM extents WHERE ino = ?1 AND start = ?2"
-    );
-    let mut statement = connection.prepare_cached(&statement).map_err(failed)?;
-    let parameters = (sql(new.ino.0), sql(extent.start), sql(until.0), sums::version(0, until));
-    statement.execute(parameters).map(drop).map_err(failed)
 }

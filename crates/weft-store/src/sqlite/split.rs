@@ -4,13 +4,12 @@
 //! one that they take the place of. So this may be done only while that extent is the only one that
 //! names the block, of the present and of the past.
 
-use super::extents::put_block;
+use super::extents::{put_block, put_extent, remove_extents};
 use super::read::{self, sql, unsigned};
 use super::segments::PAGE;
 use crate::batch::SplitBlock;
 use crate::error::{Error, Result};
 use crate::row::{BlockRef, CommitNo, Place};
-use crate::sums;
 use rusqlite::{Connection, OptionalExtension};
 
 fn failed(source: rusqlite::Error) -> Error {
@@ -23,20 +22,15 @@ pub(super) fn split(connection: &Connection, split: &SplitBlock) -> Result<Optio
     // Space is given back by pages.
     let has_pages = split.block.length.is_multiple_of(page());
     let Some(since) = alone_since(connection, split)?.filter(|_| has_pages) else { return Ok(None) };
-    let mut remove = connection.prepare_cached("DELETE FROM extents WHERE ino = ?1 AND start = ?2").map_err(failed)?;
-    remove.execute((sql(split.ino.0), sql(split.span.start))).map_err(failed)?;
+    remove_extents(connection, split.ino, &(split.span.start..split.span.start + 1))?;
     let mut forget = connection.prepare_cached("DELETE FROM blocks WHERE id = ?1").map_err(failed)?;
     forget.execute((sql(split.block.id.0),)).map_err(failed)?;
-    let put = "INSERT INTO extents (ino, start, length, block, since, sum) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-    let mut put = connection.prepare_cached(put).map_err(failed)?;
     let mut parts = Vec::with_capacity(split.parts.len());
     let mut at = offset;
     for (span, new) in &split.parts {
         let block = new.at(Place::Segment { segment, offset: at });
         put_block(connection, &block, 1, &new.parts)?;
-        let sum = sums::extent(split.ino, *span, block.id.0, since);
-        let row = (sql(split.ino.0), sql(span.start), span.length, sql(block.id.0), sql(since.0), sum);
-        put.execute(row).map_err(failed)?;
+        put_extent(connection, (split.ino, *span), block.id, since)?;
         at += u64::from(block.length);
         parts.push(block);
     }

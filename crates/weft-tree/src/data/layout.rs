@@ -92,6 +92,14 @@ impl NewPart {
     }
 }
 
+impl PartsLayout {
+    /// Parts of blocks that are split which the file goes on holding, ascending in each.
+    fn kept_leaves(&self) -> impl Iterator<Item = (&Split, &Leaf)> {
+        let leaves = self.splits.iter().flat_map(|split| split.leaves.iter().map(move |leaf| (split, leaf)));
+        leaves.filter(|(_, leaf)| leaf.is_kept)
+    }
+}
+
 impl Layout {
     /// Numbers of the blocks that a commit makes for it, ascending, but for parts of a split block
     /// that the file does not hold any more.
@@ -99,8 +107,7 @@ impl Layout {
         match self {
             Layout::Whole(id) => vec![*id],
             Layout::Parts(parts) => {
-                let leaves = parts.splits.iter().flat_map(|split| &split.leaves).filter(|leaf| leaf.is_kept);
-                leaves.map(|leaf| leaf.id).chain(parts.new.iter().map(|new| new.id)).collect()
+                parts.kept_leaves().map(|(_, leaf)| leaf.id).chain(parts.new.iter().map(|new| new.id)).collect()
             }
         }
     }
@@ -109,8 +116,7 @@ impl Layout {
     pub(crate) fn taken(&self, len: usize) -> u64 {
         let Layout::Parts(parts) = self else { return len as u64 };
         let kept = parts.kept.iter().map(|part| u64::from(part.block.length)).sum::<u64>();
-        let leaves = parts.splits.iter().flat_map(|split| split.leaves.iter().map(move |leaf| (split, leaf)));
-        let leaves = leaves.filter(|(_, leaf)| leaf.is_kept).map(|(split, leaf)| leaf.within(&split.part).len() as u64);
+        let leaves = parts.kept_leaves().map(|(split, leaf)| leaf.within(&split.part).len() as u64);
         kept + leaves.sum::<u64>() + parts.new.iter().map(|new| u64::from(new.len)).sum::<u64>()
     }
 
@@ -122,8 +128,7 @@ impl Layout {
             (Layout::Whole(_), _) => unreachable!("one block for all of it"),
             (Layout::Parts(parts), _) => parts,
         };
-        let leaves = parts.splits.iter().flat_map(|split| &split.leaves).filter(|leaf| leaf.is_kept);
-        let spans = leaves.map(|leaf| (leaf.start, leaf.length));
+        let spans = parts.kept_leaves().map(|(_, leaf)| (leaf.start, leaf.length));
         let spans = spans.chain(parts.new.iter().map(|new| (new.start, new.length)));
         let made = spans.zip(blocks).map(|((start, length), block)| Part { start, length, block: *block });
         let mut all = parts.kept.iter().copied().chain(made).collect::<Vec<_>>();

@@ -20,12 +20,9 @@ use weft_tree::{Error, ErrorKind, Job, JobReason, Layout, PartsLayout, PendingCo
 /// Bytes of blocks that are worth a thread of their own.
 const BYTES_A_THREAD: usize = 1 << 20;
 
-/// Bytes of blocks that are built, and stored, together.
+/// Bytes of blocks that are built, and stored, together. On the way to a server they lie in memory
+/// until they are sent, three times as many, and beside them those that they take the place of.
 const CHUNK_BYTES: usize = 8 << 20;
-
-/// The same on the way to a server: there they lie in memory until they are sent, three times as
-/// many, and beside them those that they take the place of.
-const CHUNK_BYTES_AFAR: usize = 8 << 20;
 
 /// The blocks of some jobs; none for one whose base is damaged.
 type AllBuilt = Result<Vec<Option<Built>>>;
@@ -96,8 +93,7 @@ impl Vfs {
         pending.begin_again();
         let (mut damaged, mut changes) = (Vec::new(), Changes::default());
         let mut stored = Vec::with_capacity(pending.jobs.len());
-        let together = if self.store.is_remote() { CHUNK_BYTES_AFAR } else { CHUNK_BYTES };
-        for jobs in pending.jobs.chunks((together / self.block_size as usize).max(1)) {
+        for jobs in pending.jobs.chunks((CHUNK_BYTES / self.block_size as usize).max(1)) {
             let mut gathered = Gathered::default();
             for (job, built) in jobs.iter().zip(self.build_all(jobs)?) {
                 match built {

@@ -8,7 +8,7 @@
 
 use crate::volume::Vfs;
 use rustc_hash::FxHashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use weft_store::{Ino, Timestamp};
 use weft_tree::{Layout, PendingCommit};
 
@@ -97,16 +97,6 @@ impl Merging {
     }
 }
 
-/// Bytes merged in the background since the mount.
-#[derive(Debug, Default)]
-pub(crate) struct MergedBytes(AtomicU64);
-
-impl MergedBytes {
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 impl Vfs {
     /// Notes the small writes that `pending`, which is stored, has made of files.
     pub(super) fn note_fragments(&self, pending: &PendingCommit) {
@@ -145,7 +135,7 @@ impl Vfs {
         // What fails was reported, or the file is gone.
         let done = self.defragment(ino, from).ok();
         let bytes = done.map_or(0, |done| done.merged * u64::from(self.block_size));
-        self.merged_bytes.0.fetch_add(bytes, Ordering::Relaxed);
+        self.merged_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.merging.lock().merged(ino, bytes, done.and_then(|done| done.next));
     }
 }

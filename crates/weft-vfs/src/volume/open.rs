@@ -4,7 +4,6 @@ use super::unapplied::Purpose;
 use super::{Committer, HeldBack, Log, Vfs};
 use crate::cache::{BlockCache, SharedCache};
 use crate::clock::Clock;
-use crate::commit::MergedBytes;
 use crate::commit::{ClockWatch, CommitState, ExcludingState, YieldingState};
 use crate::latency::LatencyHistogram;
 use crate::locks::Locks;
@@ -130,7 +129,7 @@ impl Vfs {
             commits: AtomicU64::new(0),
             commits_failed: AtomicU64::new(0),
             merging: Mutex::default(),
-            merged_bytes: MergedBytes::default(),
+            merged_bytes: AtomicU64::new(0),
             commit_latency: LatencyHistogram::default(),
             sync_latency: LatencyHistogram::default(),
             commit_error: Mutex::default(),

@@ -123,7 +123,7 @@ impl Vfs {
             dirty_bytes: state.tree.dirty_bytes,
             commits: count(&self.commits),
             commits_failed: count(&self.commits_failed),
-            merged_bytes: self.merged_bytes.get(),
+            merged_bytes: count(&self.merged_bytes),
             commit_error: self.commit_error.lock().clone(),
             commit_latency: self.commit_latency.latency(),
             sync_latency: self.sync_latency.latency(),

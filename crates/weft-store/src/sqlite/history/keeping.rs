@@ -175,13 +175,7 @@ impl<'a> Keeping<'a> {
 
     /// The extents of `ino` in `range` are about to be removed.
     pub(in crate::sqlite) fn extents(&self, ino: Ino, range: &Range<u64>) -> Result<()> {
-        let (until, sum) = self.until();
-        let statement = format!(
-            "INSERT OR IGNORE INTO extents_history (fork, ino, start, since, until, length, block, sum) \
-             SELECT weft_fork(since, ?4), ino, start, since, ?4, length, block, (sum + ?5) & {MASK} \
-             FROM extents WHERE ino = ?1 AND start >= ?2 AND start < ?3"
-        );
-        self.execute(&statement, (sql(ino.0), sql(range.start), sql(range.end), until, sum))
+        keep_extents(self.connection, ino, range, self.commit)
     }
 
     /// Attribute `name` of `ino` is about to be removed or replaced.
@@ -194,4 +188,21 @@ impl<'a> Keeping<'a> {
         );
         self.execute(&statement, (sql(ino.0), name, until, sum))
     }
+}
+
+/// Files the extents of `ino` in `range` as versions that commit `until` ended.
+pub(in crate::sqlite) fn keep_extents(
+    connection: &Connection,
+    ino: Ino,
+    range: &Range<u64>,
+    until: CommitNo,
+) -> Result<()> {
+    let statement = format!(
+        "INSERT OR IGNORE INTO extents_history (fork, ino, start, since, until, length, block, sum) \
+         SELECT weft_fork(since, ?4), ino, start, since, ?4, length, block, (sum + ?5) & {MASK} \
+         FROM extents WHERE ino = ?1 AND start >= ?2 AND start < ?3"
+    );
+    let parameters = (sql(ino.0), sql(range.start), sql(range.end), sql(until.0), sums::version(0, until));
+    let mut statement = connection.prepare_cached(&statement).map_err(failed)?;
+    statement.execute(parameters).map(drop).map_err(failed)
 }
