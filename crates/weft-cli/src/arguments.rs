@@ -568,7 +568,7 @@ pub struct Mount {
     /// relatime, strictatime, exec, noexec, suid, nosuid, dev, nodev (nosuid and nodev unless root
     /// asks), defaults (rw, suid, dev and exec), remount (with ro or rw, of the volume that is
     /// mounted at the directory), allow_other, and what is described below: writeback, keep-awake,
-    /// no-idle-policy, opens, no-opens, no-confinement, accept-loss, portmap, and with values
+    /// no-idle-policy, opens, no-opens, no-confinement, no-merge, accept-loss, portmap, and with values
     /// (commit-interval=5) commit-interval, dirty-max, metadata-cache, block-cache, read-ahead,
     /// shared-memory, memo, temporary, keys, links, at, history-name, exported-stages, transport,
     /// placement, log, log-format, wait, lease, patience, disk-cache, disk-cache-size, metrics,

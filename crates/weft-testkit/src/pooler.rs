@@ -127,15 +127,17 @@ fn serve(mut client: UnixStream, pool: &Pool) -> Result<()> {
         }
         let mut server = held.take().unwrap_or_else(|| pool.take());
         server.write_all(&asked)?;
-        let is_idle = loop {
+        let last = loop {
             let answer = message(&mut server, true)?;
+            if answer[0] == b'Z' {
+                break answer;
+            }
             // If it has gone, the session is still there for others once it has answered.
             let _ = client.write_all(&answer);
-            if answer[0] == b'Z' {
-                break answer[5] == b'I';
-            }
         };
-        if is_idle { pool.give(server) } else { held = Some(server) }
+        // Before the client knows, who may tell by another connection which sessions are free.
+        if last[5] == b'I' { pool.give(server) } else { held = Some(server) }
+        let _ = client.write_all(&last);
     }
 }
 

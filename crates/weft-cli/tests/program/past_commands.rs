@@ -9,6 +9,9 @@ fn step(place: &Place, script: &str) -> String {
     format!("@{}", committed(place))
 }
 
+/// Commits are made by [`step`] alone: what a script does is not one change of several commits.
+const STEPS: &[&str] = &["--commit-interval", "1000"];
+
 /// Keeps history in the mount.
 fn keep(place: &Place) {
     place.weft(&["history", "set", "m", "all forever"]).well();
@@ -16,7 +19,7 @@ fn keep(place: &Place) {
 
 #[test]
 fn cat_prints_files_as_they_were_there_now_or_not() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         let first = step(
             place,
@@ -60,7 +63,7 @@ fn differ(said: &Said, lines: &[&str]) {
 
 #[test]
 fn diff_compares_two_moments_or_one_with_now() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         let first = step(place, "mkdir -p d/sub d/same && seq 3 >d/sub/file && echo same >d/same/x && touch d/gone");
         let second = step(place, "echo 4 >>d/sub/file && rm d/gone && mkdir d/new && touch d/new/below");
@@ -88,7 +91,7 @@ fn diff_compares_two_moments_or_one_with_now() {
 
 #[test]
 fn diff_shows_contents_by_lines() {
-    on_each_engine(&[], |place, _| {
+    on_each_engine(STEPS, |place, _| {
         keep(place);
         let first = step(
             place,
@@ -147,7 +150,7 @@ lines'",
 
 #[test]
 fn snapshots_are_compared_by_their_names() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         place.sh("echo 1 >file").well();
         place.weft(&["snapshot", "create", "m", "one"]).well();
@@ -188,7 +191,7 @@ fn deleted(place: &Place, directory: &str) -> Vec<(String, Option<u64>)> {
 /// The last content, which lay elsewhere, and what was never there.
 #[test]
 fn what_the_list_tells_is_brought_back_though_its_directory_was_moved() {
-    on_each_engine(&[], |place, _| {
+    on_each_engine(STEPS, |place, _| {
         keep(place);
         step(place, "mkdir docs && echo draft >docs/text && echo only >docs/only");
         step(place, "mv docs papers && echo final >papers/text");
@@ -203,7 +206,7 @@ fn what_the_list_tells_is_brought_back_though_its_directory_was_moved() {
 
 #[test]
 fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         step(place, "mkdir -p d/sub/deep d/kept && seq 3 >d/sub/deep/file && echo x >d/gone && echo y >d/again");
         step(place, "echo xy >d/gone; echo moved >d/moved; echo linked >d/linked; ln d/linked d/kept/linked");
@@ -271,7 +274,7 @@ fn what_was_deleted_is_listed_as_long_as_it_can_be_had() {
 
 #[test]
 fn the_log_of_a_file_tells_what_it_was_called_and_where_it_lay() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         for script in [
             "mkdir -p a/b && echo 1 >a/b/file",
@@ -318,7 +321,7 @@ fn the_log_of_a_file_tells_what_it_was_called_and_where_it_lay() {
 /// Editors and others save a file under another name, and rename that.
 #[test]
 fn the_log_of_a_file_goes_on_with_those_that_had_its_name_before() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         let commits = [
             "echo 1 >file",
@@ -388,7 +391,7 @@ fn the_log_of_a_file_goes_on_with_those_that_had_its_name_before() {
 
 #[test]
 fn what_was_signed_or_proved_is_verified_with_what_the_volume_held_then() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         place.weft(&["keygen", "--no-password", "secret", "public"]).well();
         let then = step(place, "mkdir d && seq 100000 >d/lines && echo then >file");
@@ -421,7 +424,7 @@ fn what_was_signed_or_proved_is_verified_with_what_the_volume_held_then() {
 
 #[test]
 fn no_command_takes_the_past_for_the_present() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         place.weft(&["keygen", "--no-password", "secret", "public"]).well();
         let then = step(place, "echo then >file");
@@ -484,7 +487,7 @@ fn no_command_takes_the_past_for_the_present() {
 
 #[test]
 fn a_moment_in_the_future_is_refused() {
-    on_each_engine(&[], |place, volume| {
+    on_each_engine(STEPS, |place, volume| {
         keep(place);
         place.sh("echo now >file").well();
         place.directory("p");

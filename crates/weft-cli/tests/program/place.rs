@@ -33,7 +33,7 @@ impl Said {
     /// Checks that it went well. Returns its output.
     #[track_caller]
     pub fn well(self) -> String {
-        assert_eq!((self.code, self.err.as_str()), (0, ""), "{}", self.out);
+        assert!(self.code == 0 && self.err.is_empty(), "{self:?}");
         self.out
     }
 

@@ -111,8 +111,8 @@ fn programs_that_have_a_link_open_read_and_map_what_it_gives_now() {
         let expected = rot13(&[byte]).repeat(len + 4096);
         let reads = || {
             let mut bytes = vec![0; 4096];
-            link.read_exact_at(&mut bytes, 0).expect("read");
-            bytes == expected[..4096]
+            let read = link.read_at(&mut bytes, 0).expect("read");
+            bytes[..read] == expected[..4096]
         };
         assert!(within_a_moment(reads), "round {round}");
         file.write_all_at(&vec![byte; len + 4096], 0).expect("written");
