@@ -136,7 +136,11 @@ fn serve(mut client: UnixStream, pool: &Pool) -> Result<()> {
             let _ = client.write_all(&answer);
         };
         // Before the client knows, who may tell by another connection which sessions are free.
-        if last[5] == b'I' { pool.give(server) } else { held = Some(server) }
+        if last[5] == b'I' {
+            pool.give(server)
+        } else {
+            held = Some(server)
+        }
         let _ = client.write_all(&last);
     }
 }
