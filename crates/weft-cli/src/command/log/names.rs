@@ -13,6 +13,9 @@ const CHANGED_MAX: usize = 4096;
 /// Names that are gone through between two commits.
 const RENAMES_MAX: usize = 256;
 
+/// Versions without a name behind the last one that had some.
+const NAMELESS_MAX: usize = 256;
+
 /// Names of a path.
 const DEPTH_MAX: usize = 4096;
 
@@ -185,9 +188,10 @@ impl<'a> Names<'a> {
         if let Some((directory, name)) = self.store.names_of(ino)?.into_iter().next() {
             return Ok(Some(Known { place: Place { directory, name }, commit: last }));
         }
-        // It is gone: the commit that took it away took its name.
-        let version = self.store.versions(ino, last.next(), 1)?.into_iter().next();
-        let Some((row, held)) = version else { return Ok(None) };
+        // It is gone: the commit that left it without a name took that. Itself it may have been there
+        // longer, as long as a program had it open.
+        let versions = self.store.versions(ino, last.next(), NAMELESS_MAX)?;
+        let Some((row, held)) = versions.into_iter().find(|(row, _)| row.nlink > 0) else { return Ok(None) };
         let Some(before) = self.kept.last_of(&held) else { return Ok(None) };
         let Some(after) = self.kept.at(self.kept.position(before) + 1) else { return Ok(None) };
         let likely: Vec<_> = near.into_iter().chain([row.parent]).collect();
