@@ -320,6 +320,31 @@ fn attributes_whose_rows_are_gone_are_missed() {
     place.umount();
 }
 
+/// Rows that are whole may contradict each other all the same.
+#[test]
+fn versions_of_blocks_that_contradict_each_other_are_told() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.mount_with("v", &["--commit-interval", "1000"]);
+    place.weft(&["history", "set", "m", "all forever"]).well();
+    for byte in ["a", "b", "c"] {
+        let written = format!("head -c 100000 /dev/zero | tr '\\0' {byte} | dd of=file conv=notrunc status=none");
+        place.sh(&written).well();
+        place.weft(&["sync", "m"]).well();
+    }
+    place.umount();
+    place.weft(&["check", "v"]).well();
+    let earlier = "UPDATE extents SET since = since - 1 WHERE start = 0";
+    assert!(Command::new("sqlite3").arg(place.path("v/meta.sqlite")).arg(earlier).status().unwrap().success());
+    weft_store::sqlite::seal(&place.path("v")).unwrap();
+    let said = place.weft(&["check", "v"]);
+    assert!(said.code == 1 && said.out.contains("/file: versions of its blocks at byte 0, of commits "), "{said:?}");
+    assert_eq!(said.out.matches("contradict each other").count(), 1, "{said:?}");
+    place.weft(&["check", "--repair", "--discard", "v"]);
+    place.weft(&["check", "--read-data", "v"]).well();
+}
+
 /// Returns the second leaf of the table `fileatt`, which has no row of the root.
 fn second_leaf_of_inodes(database: &Path) -> u64 {
     let ask = "SELECT rootpage FROM sqlite_schema WHERE name = 'fileatt'";

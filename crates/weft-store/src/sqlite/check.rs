@@ -18,6 +18,7 @@ mod integrity;
 mod lost;
 mod moments;
 mod names;
+mod overlaps;
 mod parts;
 mod rules;
 mod survey;
@@ -252,6 +253,8 @@ impl Checker<'_> {
         self.find_log(&header)?;
         step(self, "names", 1);
         self.names()?;
+        // What is given up here is lost then.
+        self.overlaps()?;
         step(self, "lost inodes", 2);
         self.lost(&header)?;
         step(self, "content", 3);

@@ -184,8 +184,8 @@ impl Scrub<'_> {
 
     /// The same of blocks that earlier commits alone have.
     fn name_in_the_past(&self, damaged: &BTreeSet<BlockId>) -> Result<Vec<Finding>> {
-        let all = "SELECT ino, since, until, block FROM extents_history e \
-                   WHERE NOT EXISTS (SELECT 1 FROM extents x WHERE x.block = e.block) ORDER BY ino, since, start";
+        let all = "SELECT ino, since, until, block FROM extents_history \
+                   WHERE block NOT IN (SELECT block FROM extents WHERE block IS NOT NULL) ORDER BY ino, since, start";
         let mut statement = self.connection.prepare(all).map_err(failed)?;
         let mut rows = statement.query(()).map_err(failed)?;
         let mut past = DamagedPast::default();

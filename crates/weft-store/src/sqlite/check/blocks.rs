@@ -61,15 +61,15 @@ pub(super) const SEGMENTS: &[Rule] = &[
 ];
 
 /// Files that name a damaged block. A block that is gone was reported before.
-const FILES: &str = "SELECT CAST(e.ino AS INTEGER), CAST(e.start AS INTEGER), \
+pub(super) const FILES: &str = "SELECT CAST(e.ino AS INTEGER), CAST(e.start AS INTEGER), \
     CAST(e.start + b.length AS INTEGER), CAST(e.block AS INTEGER), bad.why \
     FROM extents e JOIN blocks b ON b.id = e.block JOIN bad ON bad.block = e.block \
     ORDER BY e.ino, e.start";
 
 /// Versions that name a damaged block which no file of the present has.
-const PAST_FILES: &str = "SELECT CAST(e.ino AS INTEGER), CAST(e.since AS INTEGER), CAST(e.until AS INTEGER), \
+pub(super) const PAST_FILES: &str = "SELECT CAST(e.ino AS INTEGER), CAST(e.since AS INTEGER), CAST(e.until AS INTEGER), \
     CAST(e.block AS INTEGER), bad.why FROM extents_history e JOIN bad ON bad.block = e.block \
-    WHERE NOT EXISTS (SELECT 1 FROM extents x WHERE x.block = e.block) ORDER BY e.ino, e.since, e.start";
+    WHERE e.block NOT IN (SELECT block FROM extents WHERE block IS NOT NULL) ORDER BY e.ino, e.since, e.start";
 
 /// Counts the references to each block.
 pub(super) const REFS: &str = "INSERT INTO refs_of SELECT block, count(*) FROM \

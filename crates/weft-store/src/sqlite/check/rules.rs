@@ -44,6 +44,7 @@ CREATE TEMP TABLE in_directory (ino INTEGER PRIMARY KEY, entries INTEGER NOT NUL
 CREATE TEMP TABLE content_of (ino INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, end INTEGER NOT NULL, longer INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TEMP TABLE refs_of (block INTEGER PRIMARY KEY, refs INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TEMP TABLE bad (block INTEGER PRIMARY KEY, why TEXT NOT NULL);
+CREATE TEMP TABLE doubled (fork INTEGER, ino INTEGER, start INTEGER, since INTEGER, until INTEGER);
 ";
 
 /// A repair is a commit of its own, at the time of the one before.
@@ -154,7 +155,7 @@ pub(super) const COUNTERS: &[Rule] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::check::{blocks, content, names};
+    use crate::sqlite::check::{blocks, content, names, overlaps};
     use crate::sqlite::schema;
     use rusqlite::Connection;
 
@@ -176,8 +177,10 @@ mod tests {
         let connection = Connection::open_in_memory().expect("a database");
         connection.execute_batch(&schema::statements()).expect("the schema");
         connection.execute_batch(SCRATCH).expect("the working tables");
-        for rule in [VALUES, names::ENTRIES, names::LINKS, content::RULES, blocks::BLOCKS, COUNTERS].concat() {
-            let steps = plan(&connection, rule.offenders);
+        let rules = [VALUES, names::ENTRIES, names::LINKS, content::RULES, blocks::BLOCKS, COUNTERS].concat();
+        let offenders = rules.iter().map(|rule| rule.offenders);
+        for offenders in offenders.chain([blocks::FILES, blocks::PAST_FILES, overlaps::ALL]) {
+            let steps = plan(&connection, offenders);
             let is_for_each_row =
                 |id: i64| steps.iter().any(|(of, _, words)| *of == id && words.starts_with("CORRELATED"));
             for (index, (_, parent, words)) in steps.iter().enumerate() {
@@ -188,7 +191,7 @@ mod tests {
                 let is_inner = before.clone().any(|(_, _, words)| {
                     (words.starts_with("SCAN") && !ONE_ROW.contains(&words.as_str())) || words.starts_with("SEARCH")
                 });
-                assert!(!is_inner && !is_for_each_row(*parent), "{words}, in {:?} of {}", steps, rule.offenders);
+                assert!(!is_inner && !is_for_each_row(*parent), "{words}, in {:?} of {offenders}", steps);
             }
         }
     }
