@@ -5,7 +5,7 @@
 
 use crate::volume::Vfs;
 use weft_store::{BlockRef, Durability, Ino, Place, Span};
-use weft_tree::Result;
+use weft_tree::{Cached, Result};
 
 /// Bytes of a file that one commit merges.
 pub(crate) const BYTES_TOGETHER: u64 = 16 << 20;
@@ -36,11 +36,16 @@ pub struct Defragmented {
 }
 
 impl Vfs {
-    /// Commits, and tells how file `ino` is stored. Reads no bytes of it. `Invalid` if it is no
-    /// file; `NotFound`.
+    /// Tells how file `ino` is stored. Reads no bytes of it, and commits what was written to it.
+    /// `Invalid` if it is no file; `NotFound`.
     pub fn fragments(&self, ino: Ino) -> Result<Fragments> {
-        let size = self.run(|state| Ok(state.tree.file(ino)?.row.size))?;
-        self.commit()?;
+        let (size, is_changed) = self.run(|state| {
+            let file = state.tree.file(ino)?;
+            Ok((file.row.size, file.is_pinned()))
+        })?;
+        if is_changed {
+            self.commit()?;
+        }
         let (mut all, mut end) = (Fragments::default(), None);
         let mut at = 0;
         while at < size {
@@ -70,11 +75,16 @@ impl Vfs {
     /// from byte `from` on as far as one commit goes. Those that are just written to stay.
     /// `Invalid` if it is no file; `NotFound`, `ReadOnly`, and the errors of a commit.
     pub fn defragment(&self, ino: Ino, from: u64) -> Result<Defragmented> {
-        if self.options.read_only {
+        self.merge_some(ino, from, BYTES_TOGETHER)
+    }
+
+    /// The same, of at most so many `bytes` of it, but of one block at least.
+    pub(crate) fn merge_some(&self, ino: Ino, from: u64, bytes: u64) -> Result<Defragmented> {
+        if self.is_read_only() {
             return Err(weft_tree::ErrorKind::ReadOnly.into());
         }
         let block_size = u64::from(self.block_size);
-        let together = (BYTES_TOGETHER / block_size).max(1);
+        let together = (bytes.min(BYTES_TOGETHER) / block_size).max(1);
         let mut turn = self.committing.lock();
         let (mut index, mut merged) = (from / block_size, 0);
         // What is stored whole costs a look alone.

@@ -24,6 +24,9 @@ const READ: i64 = 30_000_000_000;
 /// Time between two steps, in nanoseconds.
 const EVERY: i64 = 1_000_000_000;
 
+/// Bytes that are worth a step.
+const STEP_MIN: u64 = 1 << 20;
+
 /// Bytes that may be merged at most, however much was written before.
 const CREDIT_MAX: u64 = 4 << 30;
 
@@ -76,15 +79,16 @@ impl Merging {
         self.credit = self.credit.saturating_add(bytes).min(CREDIT_MAX);
     }
 
-    /// A file that is due, and the byte from which to go on.
-    fn due(&mut self, now: Timestamp, most: u64) -> Option<(Ino, u64)> {
+    /// A file that is due, the byte from which to go on, and the bytes that may be merged, `least`
+    /// of them or more.
+    fn due(&mut self, now: Timestamp, least: u64) -> Option<(Ino, u64, u64)> {
         // A clock that was set back makes a step late, and no more.
-        if (0..EVERY).contains(&now.0.saturating_sub(self.stepped.0)) || self.credit < most {
+        if (0..EVERY).contains(&now.0.saturating_sub(self.stepped.0)) || self.credit < least {
             return None;
         }
         let (ino, candidate) = self.files.iter().find(|(_, candidate)| candidate.is_due(now))?;
         self.stepped = now;
-        Some((*ino, candidate.from))
+        Some((*ino, candidate.from, self.credit))
     }
 
     /// A step of `ino` merged `bytes`, and the next one begins at byte `next`.
@@ -120,20 +124,20 @@ impl Vfs {
     /// Notes that `bytes` of file `ino`, stored in `count` blocks, are read from front to back.
     pub(crate) fn note_read(&self, ino: Ino, bytes: u64, count: usize) {
         let is_fragmented = count as u64 > 2 * bytes.div_ceil(u64::from(self.block_size)) + 1;
-        if self.options.merge && !self.options.read_only && is_fragmented {
+        if self.options.merge && !self.is_read_only() && is_fragmented {
             self.merging.lock().read(ino, bytes);
         }
     }
 
     /// Takes a step of merging, if one is due: a commit that has little else.
     pub(crate) fn merge_in_background(&self) {
-        if !self.options.merge || self.options.read_only {
+        if !self.options.merge || self.is_read_only() {
             return;
         }
-        let most = crate::defragment::BYTES_TOGETHER;
-        let Some((ino, from)) = self.merging.lock().due(self.now(), most) else { return };
+        let least = STEP_MIN.max(u64::from(self.block_size));
+        let Some((ino, from, most)) = self.merging.lock().due(self.now(), least) else { return };
         // What fails was reported, or the file is gone.
-        let done = self.defragment(ino, from).ok();
+        let done = self.merge_some(ino, from, most).ok();
         let bytes = done.map_or(0, |done| done.merged * u64::from(self.block_size));
         self.merged_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.merging.lock().merged(ino, bytes, done.and_then(|done| done.next));
@@ -155,23 +159,23 @@ mod tests {
         let mut merging = Merging::default();
         merging.written(FILE, 100, at(10));
         assert_eq!(merging.due(at(600), 100), None);
-        assert_eq!(merging.due(at(610), 100), Some((FILE, 0)));
+        assert_eq!(merging.due(at(610), 100), Some((FILE, 0, 100)));
         merging.read(FILE, 0);
         merging.written(FILE, 0, at(700));
         assert_eq!(merging.due(at(740), 100), None, "a write makes it one that is not read");
         merging.read(FILE, 0);
-        assert_eq!(merging.due(at(740), 100), Some((FILE, 0)));
+        assert_eq!(merging.due(at(740), 100), Some((FILE, 0, 100)));
     }
 
     #[test]
     fn no_more_is_merged_than_was_written_or_read() {
         let mut merging = Merging::default();
         merging.written(FILE, 150, at(0));
-        assert_eq!(merging.due(at(1000), 100), Some((FILE, 0)));
+        assert_eq!(merging.due(at(1000), 100), Some((FILE, 0, 150)));
         merging.merged(FILE, 100, Some(64));
         assert_eq!(merging.due(at(1002), 100), None, "50 are left");
         merging.read(FILE, 60);
-        assert_eq!(merging.due(at(1003), 100), Some((FILE, 64)));
+        assert_eq!(merging.due(at(1003), 100), Some((FILE, 64, 110)));
         assert_eq!(merging.due(at(1003), 100), None, "one step a second");
         merging.merged(FILE, 0, None);
         assert_eq!(merging.due(at(2000), 100), None, "it is done");

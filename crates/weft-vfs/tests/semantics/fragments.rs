@@ -4,7 +4,7 @@
 use crate::{FILE, options};
 use std::sync::Arc;
 use weft_store::{At, BlockHome, CommitNo, Store, Timestamp, VolumeOptions, sqlite};
-use weft_vfs::{Caller, Ino, ManualClock, Options, SetAttributes, Vfs};
+use weft_vfs::{Caller, ErrorKind, Ino, ManualClock, Options, SetAttributes, Vfs};
 
 /// Bytes of the file: several blocks.
 const SIZE: usize = 4 * (64 << 10);
@@ -122,4 +122,32 @@ fn a_merge_leaves_commits_alone_that_had_blocks_behind_the_end_of_now() {
     }
     let stored = volume.vfs.fragments(volume.ino).expect("told");
     assert_eq!(stored.stored, stored.blocks);
+}
+
+#[test]
+fn a_mount_that_takes_no_changes_merges_nothing() {
+    let mut volume = Volume::new();
+    volume.write_small(1, 0);
+    let before = volume.vfs.fragments(volume.ino).expect("told").stored;
+    volume.vfs.refuse_changes().expect("committed");
+    let error = volume.vfs.defragment(volume.ino, 0).expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::ReadOnly);
+    assert_eq!(volume.vfs.fragments(volume.ino).expect("told").stored, before);
+    volume.vfs.take_changes().expect("taken");
+    volume.merge();
+    assert!(volume.vfs.fragments(volume.ino).expect("told").stored < before);
+}
+
+/// A walk over many files asks for each.
+#[test]
+fn looking_at_the_fragments_of_a_file_commits_changes_of_that_file_alone() {
+    let volume = Volume::new();
+    let other = volume.vfs.make(Caller::ROOT, Ino::ROOT, b"other", FILE).expect("made").ino;
+    volume.vfs.write(other, 0, &[1; 5000], false).expect("written");
+    let last = || volume.store.header().expect("a header").commit;
+    let before = last();
+    volume.vfs.fragments(volume.ino).expect("told");
+    assert_eq!(last(), before);
+    assert_eq!(volume.vfs.fragments(other).expect("told").bytes, 5000);
+    assert!(last() > before);
 }
