@@ -5,7 +5,7 @@
 //! limit: a volume that is stuck is reported, and holds up no other answer.
 
 use crate::COMMIT_MAX;
-use crate::defragmenting::{defragmented_value, file_at, file_request, fragments_value};
+use crate::defragmenting::{defragment_at, defragmented_value, file_request, fragments_at, fragments_value};
 use crate::files::{self, WORKING_MAX};
 use crate::hexadecimal::hex;
 use crate::metrics::{self, Scraped};
@@ -566,7 +566,7 @@ async fn defragment(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery
     let Some((path, from)) = query.as_deref().and_then(file_request) else {
         return text(StatusCode::BAD_REQUEST, "that is no path");
     };
-    let merge = move |vfs: &Vfs| vfs.defragment(file_at(vfs, &path)?, from);
+    let merge = move |vfs: &Vfs| defragment_at(vfs, &path, from);
     match committing(shared, merge).await {
         Ok(Ok(done)) => json(&defragmented_value(&done)),
         Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
@@ -579,8 +579,8 @@ async fn fragments(State(shared): State<Arc<Shared>>, RawQuery(query): RawQuery)
     let Some((path, _)) = query.as_deref().and_then(file_request) else {
         return text(StatusCode::BAD_REQUEST, "that is no path");
     };
-    match committing(shared, move |vfs: &Vfs| vfs.fragments(file_at(vfs, &path)?)).await {
-        Ok(Ok(found)) => json(&fragments_value(&found)),
+    match committing(shared, move |vfs: &Vfs| fragments_at(vfs, &path)).await {
+        Ok(Ok(found)) => json(&fragments_value(found.as_ref())),
         Ok(Err(error)) => text(StatusCode::CONFLICT, &error.to_string()),
         Err(unanswered) => unanswered,
     }

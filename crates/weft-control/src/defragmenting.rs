@@ -2,7 +2,7 @@
 
 use crate::hexadecimal::{hex, unhex};
 use serde_json::{Value, json};
-use weft_vfs::{Caller, Defragmented, Fragments, Ino, Result, Vfs};
+use weft_vfs::{Caller, Defragmented, ErrorKind, Fragments, Ino, Result, Vfs};
 
 /// Returns the request to merge blocks of the file at `path` from byte `from` on.
 pub fn defragment_target(path: &[u8], from: u64) -> String {
@@ -33,9 +33,29 @@ pub fn file_at(vfs: &Vfs, path: &[u8]) -> Result<Ino> {
     names.try_fold(Ino::ROOT, |parent, name| Ok(vfs.lookup(Caller::ROOT, parent, name)?.ino))
 }
 
-/// Fragments of a file, as commands print them.
-pub fn fragments_value(found: &Fragments) -> Value {
-    let Fragments { stored, blocks, runs, bytes } = *found;
+/// Tells how the file at `path` is stored; none if it went, or if it is none that is stored, as a
+/// transformation link is.
+pub fn fragments_at(vfs: &Vfs, path: &[u8]) -> Result<Option<Fragments>> {
+    found(file_at(vfs, path).and_then(|ino| if vfs.is_opaque(ino)? { Ok(None) } else { vfs.fragments(ino).map(Some) }))
+}
+
+/// Merges blocks of the file at `path` from byte `from` on; nothing if it is none that is stored.
+pub fn defragment_at(vfs: &Vfs, path: &[u8], from: u64) -> Result<Defragmented> {
+    let merge = |ino| if vfs.is_opaque(ino)? { Ok(None) } else { vfs.defragment(ino, from).map(Some) };
+    Ok(found(file_at(vfs, path).and_then(merge))?.unwrap_or(Defragmented { merged: 0, next: None }))
+}
+
+/// None if the file is gone.
+fn found<T>(asked: Result<Option<T>>) -> Result<Option<T>> {
+    match asked {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => Ok(None),
+        asked => asked,
+    }
+}
+
+/// Fragments of a file, as commands print them; of none if it is none that is stored.
+pub fn fragments_value(found: Option<&Fragments>) -> Value {
+    let Some(Fragments { stored, blocks, runs, bytes }) = found else { return Value::Null };
     json!({ "stored_blocks": stored, "blocks": blocks, "runs": runs, "bytes": bytes })
 }
 

@@ -21,7 +21,7 @@ mod sessions;
 
 pub use answers::{Answers, Counters, Daemon, Kind};
 pub use client::{Answer, Method, Unanswered, ask};
-pub use defragmenting::{defragment_target, file_at, fragments_target, fragments_value};
+pub use defragmenting::{defragment_at, defragment_target, file_at, fragments_at, fragments_target, fragments_value};
 pub use directory::{DirectoryError, Socket, missing, remove_stale, sockets};
 pub use restoring::{forget_target, path_target, report_value, restore_target};
 pub use server::{MetricsServer, Server, StartError};

@@ -4,11 +4,14 @@
 //! Merging changes nothing of a file: neither its bytes nor its times, and no version comes of it.
 
 use crate::volume::Vfs;
-use weft_store::{BlockRef, Durability, Ino, Place, Span};
+use weft_store::{BlockRef, Durability, Ino, Nth, Place, Span};
 use weft_tree::{Cached, Result};
 
 /// Bytes of a file that one commit merges.
 pub(crate) const BYTES_TOGETHER: u64 = 16 << 20;
+
+/// Most parts of a file that are looked at in one step.
+const LOOKS_MAX: usize = 64;
 
 /// Bytes of a file whose extents are asked for together.
 const BYTES_LOOKED_AT: u64 = 1 << 30;
@@ -48,8 +51,10 @@ impl Vfs {
         }
         let (mut all, mut end) = (Fragments::default(), None);
         let mut at = 0;
-        while at < size {
-            let to = at.saturating_add(BYTES_LOOKED_AT);
+        // However long it is: what holds nothing is passed over.
+        while let Some(start) = self.store.nth_extent(ino, at..size.max(at), Nth::FromStart(0))? {
+            at = start - start % u64::from(self.block_size);
+            let to = at.saturating_add(BYTES_LOOKED_AT).min(i64::MAX.unsigned_abs());
             let extents = self.store.extents(ino, at..to)?;
             let index = |span: &Span| span.start / u64::from(self.block_size);
             for of_block in extents.chunk_by(|(one, _), (next, _)| index(one) == index(next)) {
@@ -86,23 +91,22 @@ impl Vfs {
         let block_size = u64::from(self.block_size);
         let together = (bytes.min(BYTES_TOGETHER) / block_size).max(1);
         let mut turn = self.committing.lock();
-        let (mut index, mut merged) = (from / block_size, 0);
-        // What is stored whole costs a look alone.
-        loop {
-            let count = self.run(|state| Ok(state.tree.file(ino)?.row.size.div_ceil(block_size)))?;
-            if index >= count {
-                break;
-            }
-            let range = index..index.saturating_add(together).min(count);
-            index = range.end;
+        let (mut at, mut merged) = (from, 0);
+        // What is stored whole costs a look alone. Nobody else can commit meanwhile, so there are few.
+        for _ in 0..LOOKS_MAX {
+            let size = self.run(|state| Ok(state.tree.file(ino)?.row.size))?;
+            let next = self.store.nth_extent(ino, at..size.max(at), Nth::FromStart(0))?;
+            let Some(start) = next else { return Ok(Defragmented { merged, next: None }) };
+            let index = start / block_size;
+            let range = index..index.saturating_add(together).min(size.div_ceil(block_size));
+            at = range.end.saturating_mul(block_size);
             merged = self.run(|state| state.tree.merge_blocks(ino, range.clone()))?;
             if merged > 0 {
                 self.commit_once(&mut turn, Durability::Eventual)?;
                 break;
             }
         }
-        let count = self.run(|state| Ok(state.tree.file(ino)?.row.size.div_ceil(block_size)))?;
-        Ok(Defragmented { merged, next: (index < count).then_some(index * block_size) })
+        Ok(Defragmented { merged, next: Some(at) })
     }
 }
 

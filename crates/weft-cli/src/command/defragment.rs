@@ -10,12 +10,13 @@ use crate::size::show;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
+use std::io::ErrorKind::{NotADirectory, NotFound, StaleNetworkFileHandle};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weft_control::{defragment_target, file_at, fragments_target, fragments_value};
+use weft_control::{defragment_at, defragment_target, file_at, fragments_at, fragments_target, fragments_value};
 use weft_store::{Cookie, OpenOptions, Progress};
-use weft_vfs::{ErrorKind, Ino, Kind, Vfs};
+use weft_vfs::{Ino, Kind, Vfs};
 
 /// Entries of a directory that are asked for together.
 const PAGE: usize = 1000;
@@ -29,10 +30,14 @@ struct Stored {
 }
 
 impl Stored {
-    fn read(value: &Value) -> Result<Stored> {
+    /// None if `value` is of no file that is stored.
+    fn read(value: &Value) -> Result<Option<Stored>> {
+        if value.is_null() {
+            return Ok(None);
+        }
         let number = |name: &str| value[name].as_u64().context("the daemon's answer cannot be read");
         let (stored, blocks) = (number("stored_blocks")?, number("blocks")?);
-        Ok(Stored { stored, blocks, runs: number("runs")?, bytes: number("bytes")? })
+        Ok(Some(Stored { stored, blocks, runs: number("runs")?, bytes: number("bytes")? }))
     }
 }
 
@@ -64,10 +69,11 @@ impl Volume {
         }
     }
 
-    fn stored(&self, path: &[u8]) -> Result<Stored> {
+    /// None if there is no file at `path`, or none that is stored, as a transformation link is.
+    fn stored(&self, path: &[u8]) -> Result<Option<Stored>> {
         match self {
             Volume::Served(daemon, _) => Stored::read(&daemon.answered(&fragments_target(path))?),
-            Volume::Opened(Opened { vfs, .. }) => Stored::read(&fragments_value(&vfs.fragments(file_at(vfs, path)?)?)),
+            Volume::Opened(Opened { vfs, .. }) => Stored::read(&fragments_value(fragments_at(vfs, path)?.as_ref())),
         }
     }
 
@@ -81,7 +87,7 @@ impl Volume {
                 Ok((merged, answer["next"].as_u64()))
             }
             Volume::Opened(Opened { vfs, .. }) => {
-                let done = vfs.defragment(file_at(vfs, path)?, from)?;
+                let done = defragment_at(vfs, path, from)?;
                 Ok((done.merged, done.next))
             }
         }
@@ -91,7 +97,10 @@ impl Volume {
     /// left out.
     fn files(&self, path: &[u8], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         match self {
-            Volume::Served(_, None) => visit(path),
+            Volume::Served(_, None) => match self.stored(path)? {
+                Some(_) => visit(path),
+                None => bail!("there is no file {} in the volume", shown::bytes(path)),
+            },
             Volume::Served(_, Some(root)) => files_of_mount(root, path, visit),
             Volume::Opened(Opened { vfs, .. }) => files_of_volume(vfs, path, visit),
         }
@@ -108,7 +117,10 @@ fn files_of_mount(root: &Path, path: &[u8], visit: &mut dyn FnMut(&[u8]) -> Resu
         match found {
             Ok(found) if found.is_file() => visit(&strip(&at))?,
             Ok(found) if found.is_dir() => {
-                let entries = at.read_dir().with_context(|| format!("cannot list {}", shown::path(&at)))?;
+                let entries = match at.read_dir() {
+                    Err(error) if is_gone(&error) => continue,
+                    entries => entries.with_context(|| format!("cannot list {}", shown::path(&at)))?,
+                };
                 for entry in entries {
                     left.push(entry.with_context(|| format!("cannot list {}", shown::path(&at)))?.path());
                 }
@@ -117,11 +129,19 @@ fn files_of_mount(root: &Path, path: &[u8], visit: &mut dyn FnMut(&[u8]) -> Resu
             Err(error) if is_named => {
                 return Err(error).with_context(|| format!("cannot look at {}", shown::path(&at)));
             }
-            Ok(_) | Err(_) => {}
+            Ok(_) => {}
+            // It went meanwhile.
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot look at {}", shown::path(&at))),
         }
         is_named = false;
     }
     Ok(())
+}
+
+/// True if what was just listed is there no more.
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), NotFound | NotADirectory | StaleNetworkFileHandle)
 }
 
 fn files_of_volume(vfs: &Vfs, path: &[u8], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
@@ -167,12 +187,8 @@ pub fn run(arguments: &Defragment) -> Result<ExitCode> {
     let bar = steps();
     let mut sums = Sums::default();
     let done = volume.files(&path, &mut |path| {
+        let Some(before) = volume.stored(path)? else { return Ok(()) };
         sums.files += 1;
-        let before = match volume.stored(path) {
-            // It went meanwhile.
-            Err(error) if is_gone(&error) => return Ok(()),
-            stored => stored?,
-        };
         if before.stored == before.blocks {
             return Ok(());
         }
@@ -197,10 +213,6 @@ pub fn run(arguments: &Defragment) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_gone(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<weft_vfs::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)
-}
-
 fn tell(arguments: &Defragment, sums: &Sums) {
     let Sums { files, fragmented, merged } = *sums;
     if arguments.json {
@@ -222,6 +234,11 @@ fn tell(arguments: &Defragment, sums: &Sums) {
     }
 }
 
+/// Refuses what is none.
+fn stands(stored: Option<Stored>) -> Result<Stored> {
+    stored.context("there is no file, or none that is stored: it went, or is a transformation link")
+}
+
 /// Tells how the file of `place` is stored.
 pub fn info(named: &OsStr, place: Place, as_json: bool) -> Result<ExitCode> {
     let what = || format!("cannot look at {}", shown::path(Path::new(named)));
@@ -230,7 +247,7 @@ pub fn info(named: &OsStr, place: Place, as_json: bool) -> Result<ExitCode> {
     let stored = volume.stored(&path);
     let closed = volume.close();
     let Stored { stored, blocks, runs, bytes } =
-        stored.and_then(|stored| closed.map(|()| stored)).with_context(what)?;
+        stored.and_then(|stored| closed.map(|()| stored)).and_then(stands).with_context(what)?;
     if as_json {
         let mut value = path_as_json(named.as_bytes());
         value.insert("stored_blocks".into(), stored.into());

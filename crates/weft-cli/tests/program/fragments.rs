@@ -72,3 +72,18 @@ fn a_small_write_into_a_long_file_takes_little_space() {
     assert!((16 * 4096..=4 * 16 * 4096).contains(&bytes), "{bytes}");
     place.umount();
 }
+
+#[test]
+fn a_link_among_files_is_passed_over() {
+    let Some(place) = Place::to_mount() else { return };
+    place.weft(&["init", "v"]).well();
+    place.directory("m");
+    place.mount();
+    make_fragments(&place, &place.path("m/long"));
+    place.weft(&["link", "m/long", "m/a", "-n", "grep ~"]).well();
+    place.weft(&["info", "m/a"]).fails_with("a transformation link");
+    let done = place.weft(&["defragment", "--json", "m"]).json();
+    assert_eq!((done["files"].as_u64(), done["merged"].as_u64()), (Some(1), Some(16)));
+    place.umount();
+    place.weft(&["defragment", "v:"]).well();
+}

@@ -12,6 +12,7 @@ use crate::volume::Vfs;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use weft_store::history::{due, sweeping, yielding};
+use weft_store::log::needs_log;
 use weft_store::{Batch, CommitNo, Durability, Header, HistoryChange, Timestamp};
 use weft_tree::{Error, ErrorKind, Result};
 
@@ -124,11 +125,25 @@ impl Vfs {
         Ok(commit)
     }
 
+    /// Has the intent log expect the first commit of this mount after `commit`, if that was not
+    /// made yet: no room for it, and history makes some. Else the log of a mount that ends just
+    /// then would look as if it were of another moment.
+    fn prepare_log_again(&self, commit: CommitNo) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let mut log = log.lock();
+        let epoch = self.state.lock().tree.counters.epoch;
+        if !log.is_begun && needs_log(epoch) {
+            log.file.prepare(epoch, commit)?;
+        }
+        Ok(())
+    }
+
     /// Commits `batch`, which has no rows of the tree, after the commit of `header`. Returns the
     /// commit. The caller has the turn to commit.
     pub(super) fn commit_apart(&self, header: &Header, batch: Batch) -> Result<CommitNo> {
         let (commit, counters, time) = (header.commit.next(), header.counters, batch.time);
         let batch = Batch { commit, counters, ..batch };
+        self.prepare_log_again(commit)?;
         self.commit_latency.time(|| self.store.apply(&batch, Durability::Durable))?;
         let mut state = self.state.lock();
         state.last_commit = (commit, Some(time));

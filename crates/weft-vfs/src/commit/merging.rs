@@ -10,7 +10,7 @@ use crate::volume::Vfs;
 use rustc_hash::FxHashMap;
 use std::sync::atomic::Ordering;
 use weft_store::{Ino, Timestamp};
-use weft_tree::{Layout, PendingCommit};
+use weft_tree::{JobReason, Layout, PendingCommit};
 
 /// Files that are candidates at most.
 const FILES_MAX: usize = 1 << 14;
@@ -108,7 +108,7 @@ impl Vfs {
             return;
         }
         let mut small = FxHashMap::<Ino, u64>::default();
-        for job in &pending.jobs {
+        for job in pending.jobs.iter().filter(|job| job.reason != JobReason::Merge) {
             if let Layout::Parts(parts) = &job.layout {
                 let bytes = parts.new.iter().map(|new| u64::from(new.len)).sum::<u64>();
                 *small.entry(job.ino).or_default() += bytes;

@@ -151,3 +151,23 @@ fn looking_at_the_fragments_of_a_file_commits_changes_of_that_file_alone() {
     assert_eq!(volume.vfs.fragments(other).expect("told").bytes, 5000);
     assert!(last() > before);
 }
+
+/// However long a file is, only what it holds is looked at.
+#[test]
+fn a_hole_of_exabytes_is_passed_over() {
+    let volume = Volume::new();
+    let far = (1 << 62) + 5 * (64 << 10);
+    for byte in 1..4 {
+        let at = far + 8192 * u64::from(byte);
+        volume.vfs.write(volume.ino, at, &vec![byte; 20_000], false).expect("written");
+        volume.commit();
+    }
+    let found = volume.vfs.fragments(volume.ino).expect("told");
+    assert!(found.bytes > SIZE as u64 && found.stored > 5, "{found:?}");
+    let (mut from, mut steps) = (Some(0), 0);
+    while let Some(at) = from {
+        from = volume.vfs.defragment(volume.ino, at).expect("merged").next;
+        steps += 1;
+    }
+    assert!(steps < 10, "{steps}");
+}

@@ -1,6 +1,7 @@
 //! A volume in files after a crash, with an intent log that is missing, damaged, or of another
 //! moment: it has all that was synced, or it is refused and stays as it was.
 
+mod begun;
 mod segments;
 
 use crate::crashed::{Crashed, Named};
