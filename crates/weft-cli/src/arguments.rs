@@ -141,12 +141,12 @@ pub enum Command {
     ///
     /// A small write into a long block is stored as a small block of its own, so that it costs
     /// little. This merges such blocks, of a file or of all files below a directory, mounted or
-    /// not; of a volume that 'weft serve' serves it takes one file. It changes nothing of the files:
-    /// neither what they hold nor any time, and history has no version of it. But commits that
-    /// history keeps go on having the small blocks: as long as it keeps them, what is merged takes
-    /// its space twice. The volume's owner may do so, and whoever mounted it. 'weft info FILE' tells
-    /// the fragments. Exit code 0: it is done. 1: it could not be done; what was merged stays so. 2:
-    /// wrong usage. 129, 130 or 143: a signal ended it; what was merged stays so.
+    /// not; of a volume that 'weft serve' serves it takes one file. It changes nothing of the
+    /// files: neither what they hold nor any time, and history has no version of it. But commits
+    /// that history keeps go on having the small blocks: as long as it keeps them, what is merged
+    /// takes its space twice. The volume's owner may do so, and whoever mounted it. 'weft info
+    /// FILE' tells the fragments. Exit code 0: it is done. 1: it could not be done; what was merged
+    /// stays so. 2: wrong usage. 129, 130 or 143: a signal ended it; what was merged stays so.
     #[command(after_long_help = examples::DEFRAGMENT)]
     Defragment(Defragment),
     /// Bring a volume of an older format to the one that this program reads

@@ -92,7 +92,8 @@ impl Vfs {
         let together = (bytes.min(BYTES_TOGETHER) / block_size).max(1);
         let mut turn = self.committing.lock();
         let (mut at, mut merged) = (from, 0);
-        // What is stored whole costs a look alone. Nobody else can commit meanwhile, so there are few.
+        // What is stored whole costs a look alone. Nobody else can commit meanwhile, so there are
+        // few.
         for _ in 0..LOOKS_MAX {
             let size = self.run(|state| Ok(state.tree.file(ino)?.row.size))?;
             let next = self.store.nth_extent(ino, at..size.max(at), Nth::FromStart(0))?;

@@ -188,8 +188,8 @@ impl<'a> Names<'a> {
         if let Some((directory, name)) = self.store.names_of(ino)?.into_iter().next() {
             return Ok(Some(Known { place: Place { directory, name }, commit: last }));
         }
-        // It is gone: the commit that left it without a name took that. Itself it may have been there
-        // longer, as long as a program had it open.
+        // It is gone: the commit that left it without a name took that. Itself it may have been
+        // there longer, as long as a program had it open.
         let versions = self.store.versions(ino, last.next(), NAMELESS_MAX)?;
         let Some((row, held)) = versions.into_iter().find(|(row, _)| row.nlink > 0) else { return Ok(None) };
         let Some(before) = self.kept.last_of(&held) else { return Ok(None) };

@@ -13,8 +13,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 
-/// All extents of files that have some of the past. Those of the present are compared with each other
-/// elsewhere.
+/// All extents of files that have some of the past. Those of the present are compared with each
+/// other elsewhere.
 pub(super) const ALL: &str = "SELECT ino, start, length, since, until, fork FROM extents_history \
     WHERE typeof(ino) = 'integer' AND typeof(start) = 'integer' AND typeof(length) = 'integer' \
     AND length > 0 AND since < until \
