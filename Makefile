@@ -18,7 +18,7 @@ INSTALL_TOOL := CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --locked --de
 # As mount(8) and umount(8) look for them.
 HELPERS := mount.weft mount.fuse.weft umount.weft umount.fuse.weft
 
-.PHONY: help build static run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy bench-python bench-fsspec connectathon xfstests deb install uninstall clean packages tools
+.PHONY: help build static run quick test repeat bench-builds check lint doc deny soak fuzz manual miri loom tsan typos bench bench-mount bench-users bench-jobs bench-history count-builds peers bench-peers bench-digests bench-nfs bench-networks bench-postgres bench-stdio bench-zerocopy bench-python bench-fsspec connectathon xfstests deb install uninstall clean packages tools
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -87,6 +87,10 @@ count-builds: cargo
 ## bench-mount time mounts of a volume of a million files (DIR=where to work)
 bench-mount: build
 	tests/bench-mount $(WEFT) $(or $(DIR),/var/tmp)
+
+## bench-jobs do jobs of users on a volume and on the file system under it, in turn, as root (DIR=where to work)
+bench-jobs: build
+	tests/bench-jobs $(WEFT) $(or $(DIR),/var/tmp)
 
 ## bench-users measure how much one user's programs delay another's ls, as root (DIR=where to work)
 bench-users: build
