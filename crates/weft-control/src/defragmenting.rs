@@ -36,17 +36,18 @@ pub fn file_at(vfs: &Vfs, path: &[u8]) -> Result<Ino> {
 /// Tells how the file at `path` is stored; none if it went, or if it is none that is stored, as a
 /// transformation link is.
 pub fn fragments_at(vfs: &Vfs, path: &[u8]) -> Result<Option<Fragments>> {
-    found(file_at(vfs, path).and_then(|ino| if vfs.is_opaque(ino)? { Ok(None) } else { vfs.fragments(ino).map(Some) }))
+    of_stored(vfs, path, |ino| vfs.fragments(ino))
 }
 
 /// Merges blocks of the file at `path` from byte `from` on; nothing if it is none that is stored.
 pub fn defragment_at(vfs: &Vfs, path: &[u8], from: u64) -> Result<Defragmented> {
-    let merge = |ino| if vfs.is_opaque(ino)? { Ok(None) } else { vfs.defragment(ino, from).map(Some) };
-    Ok(found(file_at(vfs, path).and_then(merge))?.unwrap_or(Defragmented { merged: 0, next: None }))
+    let merged = of_stored(vfs, path, |ino| vfs.defragment(ino, from))?;
+    Ok(merged.unwrap_or(Defragmented { merged: 0, next: None }))
 }
 
-/// None if the file is gone.
-fn found<T>(asked: Result<Option<T>>) -> Result<Option<T>> {
+/// Asks about the file at `path`; none if it went, or if it is none that is stored.
+fn of_stored<T>(vfs: &Vfs, path: &[u8], ask: impl FnOnce(Ino) -> Result<T>) -> Result<Option<T>> {
+    let asked = file_at(vfs, path).and_then(|ino| if vfs.is_opaque(ino)? { Ok(None) } else { ask(ino).map(Some) });
     match asked {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Stale) => Ok(None),
         asked => asked,

@@ -126,12 +126,9 @@ fn files_of_mount(root: &Path, path: &[u8], visit: &mut dyn FnMut(&[u8]) -> Resu
                 }
             }
             Ok(_) if is_named => bail!("{} is neither a file nor a directory", shown::path(&at)),
-            Err(error) if is_named => {
-                return Err(error).with_context(|| format!("cannot look at {}", shown::path(&at)));
-            }
             Ok(_) => {}
             // It went meanwhile.
-            Err(error) if is_gone(&error) => {}
+            Err(error) if !is_named && is_gone(&error) => {}
             Err(error) => return Err(error).with_context(|| format!("cannot look at {}", shown::path(&at))),
         }
         is_named = false;

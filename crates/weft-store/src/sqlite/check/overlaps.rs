@@ -37,7 +37,7 @@ struct Version {
 }
 
 impl Version {
-    /// Of a row of file, place, length, commits and fork.
+    /// Reads a row of file, place, length, commits and fork.
     fn read(row: &Row<'_>) -> rusqlite::Result<Version> {
         let (start, length) = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?);
         let (bytes, commits) = (start..start.saturating_add(length), row.get(3)?..row.get(4)?);
@@ -51,7 +51,7 @@ struct Overlaps {
     ino: i64,
     /// By their first commits: no two of them share one.
     held: BTreeMap<i64, Version>,
-    /// Where they end, with their first commits.
+    /// Their ends, with their first commits.
     ends: BinaryHeap<Reverse<(i64, i64)>>,
 }
 
@@ -112,7 +112,7 @@ mod tests {
         Version { fork: Some(0), ino: 16, bytes, commits }
     }
 
-    /// How many of `versions` contradict one before.
+    /// Counts those of `versions` that contradict one before.
     fn count(versions: &[(Range<i64>, Range<i64>)]) -> usize {
         let mut overlaps = Overlaps::default();
         versions.iter().filter_map(|(bytes, commits)| overlaps.take(version(bytes.clone(), commits.clone()))).count()
